@@ -1,0 +1,1 @@
+"""The backends: bytes in, bytes out, no policy."""

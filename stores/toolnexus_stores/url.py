@@ -1,0 +1,171 @@
+"""URL or configuration -> `Store`.
+
+Opening is lazy: no I/O and no import of a client library before the first call. Mistakes are not:
+an unknown scheme, a misspelt option or a missing client library is an error right here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import ValidationError
+
+from .errors import InvalidURL, MissingExtra
+from .options import DriverOptions, Location, StoreOptions
+from .store import Store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["open_store", "store_from_config"]
+
+_GROUP = "toolnexus_stores.drivers"
+_URL_VARIABLE = "TOOLNEXUS_STORE_URL"
+_CONFIG_KEY = "conversationStore"
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+O = TypeVar("O", StoreOptions, DriverOptions)
+
+
+def open_store(url: str | None = None, **overrides: object) -> Store:
+    """The store that *url* names, or the environment variable ``TOOLNEXUS_STORE_URL``.
+
+    Keyword arguments override options of the URL's query. Nothing is connected or created until
+    the first call. Raises `InvalidURL` or `MissingExtra`.
+    """
+    if url is None:
+        url = os.environ.get(_URL_VARIABLE)
+        if not url:
+            raise InvalidURL(f"give open_store a URL, or set {_URL_VARIABLE}")
+    location, query = _taken_apart(url)
+    model = _options_of(location.scheme)
+    _require(location.scheme, model)
+    values = {**query, **overrides}
+    place = model.locate(location)
+    of_driver = model.model_fields.keys() - place.keys()
+    _refuse_unknown(values, of_driver | StoreOptions.model_fields.keys())
+    options = _validated(
+        StoreOptions, {k: v for k, v in values.items() if k in StoreOptions.model_fields}
+    )
+    chosen = {k: v for k, v in values.items() if k in of_driver}
+    driver = _validated(model, {**chosen, **place}).driver
+    return Store(driver, options, label=_redacted(location))
+
+
+def store_from_config(config: str | os.PathLike[str] | Mapping[str, object]) -> Store:
+    """The store named in the runtime's own JSON configuration, under ``conversationStore``.
+
+    *config* is the path of the JSON file that holds ``mcpServers``, or what it holds. The value is
+    a URL, or a table with ``url`` and options; ``${NAME}`` in any string is replaced by that
+    environment variable, as it stands. Raises `InvalidURL` or `MissingExtra`.
+    """
+    table = config if isinstance(config, Mapping) else _config_of(Path(config))
+    entry = table.get(_CONFIG_KEY)
+    if isinstance(entry, str):
+        return open_store(_expanded(entry))
+    if not isinstance(entry, Mapping):
+        raise InvalidURL(f"the configuration's {_CONFIG_KEY!r} is a URL, or a table with 'url'")
+    values = {str(k): _expanded(v) if isinstance(v, str) else v for k, v in entry.items()}
+    url = values.pop("url", None)
+    if not isinstance(url, str):
+        raise InvalidURL(f"the configuration's {_CONFIG_KEY!r} has no 'url'")
+    return open_store(url, **values)
+
+
+def _config_of(path: Path) -> Mapping[str, object]:
+    try:
+        table = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidURL(f"the configuration file {path.name!r} cannot be read as JSON") from error
+    if not isinstance(table, Mapping):
+        raise InvalidURL(f"the configuration file {path.name!r} is not a JSON object")
+    return table
+
+
+def _expanded(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if name not in os.environ:
+            raise InvalidURL(f"the configuration names the environment variable {name}: not set")
+        return os.environ[name]
+
+    return _VARIABLE.sub(value, text)
+
+
+def _taken_apart(url: object) -> tuple[Location, dict[str, object]]:
+    """The location and the query's options. No text of *url* is shown: it may hold a password."""
+    if not isinstance(url, str):
+        raise InvalidURL(f"a store's URL is a string, not {type(url).__name__}")
+    scheme, separator, _ = url.partition("://")
+    if not separator or not _SCHEME.fullmatch(scheme):
+        raise InvalidURL("a store's URL looks like scheme://…; the schemes are " + _scheme_list())
+    if "#" in url:
+        raise InvalidURL(f"{scheme}://: write a '#' in a URL as %23")
+    if "\0" in unquote(url):
+        raise InvalidURL(f"{scheme}://: the URL holds a NUL character")
+    try:
+        parts = urlsplit(url)
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise InvalidURL(f"{scheme}://: the URL is malformed") from None
+    query: dict[str, object] = dict(pairs)
+    if len(query) != len(pairs):
+        raise InvalidURL(f"{scheme}://: an option is given twice")
+    return Location(scheme.lower(), parts.netloc, unquote(parts.path)), query
+
+
+def _redacted(location: Location) -> str:
+    """The URL for people to read: without user, password and options."""
+    host = location.netloc.rpartition("@")[2]
+    return f"{location.scheme}://{host}{location.path}"
+
+
+def _options_of(scheme: str) -> type[DriverOptions]:
+    found = entry_points(group=_GROUP)
+    names = {entry.name: entry for entry in found}
+    entry = names.get(scheme) or names.get(scheme.partition("+")[0])
+    if entry is not None:
+        model: type[DriverOptions] = entry.load()
+        if entry.name == scheme or scheme in model.aliases:
+            return model
+    raise InvalidURL(f"unknown scheme {scheme!r}{_hint(scheme, names)}; known: {_scheme_list()}")
+
+
+def _scheme_list() -> str:
+    return ", ".join(sorted({f"{entry.name}://" for entry in entry_points(group=_GROUP)}))
+
+
+def _require(scheme: str, model: type[DriverOptions]) -> None:
+    for module, requirement in model.requires.items():
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra(f"{scheme}:// needs: pip install '{requirement}'")
+
+
+def _refuse_unknown(values: Mapping[str, object], known: Iterable[str]) -> None:
+    for name in values:
+        if name not in known:
+            raise InvalidURL(f"unknown option {name[:40]!r}{_hint(name, known)}")
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _validated(model: type[O], values: Mapping[str, object]) -> O:
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise InvalidURL(f"option {name!r}: {first['msg']}") from None

@@ -1,0 +1,356 @@
+"""``sqlite://``: the embedded default. One database file, WAL, every commit synced to the disk.
+
+A save touches the head row and the rows of the changed tail, in one transaction; saves that wait
+together commit together. Reads run on a connection of their own and wait for nobody.
+
+Why these settings (https://www.sqlite.org/pragma.html#pragma_synchronous, wal.html):
+
+- ``journal_mode=WAL`` with ``synchronous=FULL`` syncs the log on every commit. The default journal
+  mode with FULL does not sync the directory after it unlinks the journal, so that a power loss can
+  undo an acknowledged commit.
+- WAL needs shared memory: not on network file systems.
+- ``BEGIN IMMEDIATE``: a transaction that reads first and then upgrades fails at once under
+  contention, whatever the busy timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Literal, final
+
+from toolnexus_stores.driver import Conflict, Edit, Fault, Head, Record, Version
+from toolnexus_stores.errors import FormatTooNew, InvalidURL
+from toolnexus_stores.options import DriverOptions, Location
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+
+    from aiosqlite import Connection
+
+__all__ = ["SqliteDriver", "SqliteOptions"]
+
+Durability = Literal["power", "process"]
+
+_MEMORY = ":memory:"
+_SCHEMA_VERSION = 1
+_BUSY_SECONDS = 2.0  # how long SQLite itself waits for a lock; the store tries again after that
+_BATCH = 64  # saves that share one commit, at most
+_KEYS_AT_ONCE = 1_000
+
+# `place` is the conversation's number and the message's position in one integer, so that a
+# transcript's rows lie side by side in the table itself and an append writes to no second index.
+_POSITION_BITS = 24
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS toolnexus_schema (version INTEGER NOT NULL);
+INSERT INTO toolnexus_schema
+    SELECT {_SCHEMA_VERSION} WHERE NOT EXISTS (SELECT * FROM toolnexus_schema);
+CREATE TABLE IF NOT EXISTS toolnexus_conversations (
+    number INTEGER PRIMARY KEY,
+    key TEXT NOT NULL UNIQUE,
+    version INTEGER NOT NULL,
+    meta TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS toolnexus_messages (place INTEGER PRIMARY KEY, text TEXT NOT NULL);
+CREATE VIEW IF NOT EXISTS toolnexus_transcripts AS
+    SELECT key, place & {2**_POSITION_BITS - 1} AS position, text
+    FROM toolnexus_conversations JOIN toolnexus_messages
+    ON place BETWEEN number << {_POSITION_BITS} AND (number + 1 << {_POSITION_BITS}) - 1;
+COMMIT;
+"""
+_HEAD = "SELECT version, meta FROM toolnexus_conversations WHERE key = ?"
+# The head comes first, as position -1: one statement reads one snapshot.
+_READ = f"""
+SELECT -1, version, meta FROM toolnexus_conversations WHERE key = :key
+UNION ALL
+SELECT place, NULL, text FROM toolnexus_messages WHERE place BETWEEN
+    (SELECT number FROM toolnexus_conversations WHERE key = :key) << {_POSITION_BITS} AND
+    ((SELECT number FROM toolnexus_conversations WHERE key = :key) + 1 << {_POSITION_BITS}) - 1
+ORDER BY 1
+"""
+_CREATE = """
+INSERT INTO toolnexus_conversations (key, version, meta) VALUES (?, ?, ?)
+ON CONFLICT (key) DO NOTHING RETURNING number
+"""
+_ADVANCE = """
+UPDATE toolnexus_conversations SET version = ?, meta = ? WHERE key = ? AND version = ?
+RETURNING number
+"""
+_REMOVE = "DELETE FROM toolnexus_conversations WHERE key = ? RETURNING number"
+_CUT = "DELETE FROM toolnexus_messages WHERE place BETWEEN ? AND ?"
+_ADD = "INSERT INTO toolnexus_messages (place, text) VALUES (?, ?)"
+_KEYS = """
+SELECT key FROM toolnexus_conversations WHERE key > ? AND substr(key, 1, ?) = ?
+ORDER BY key LIMIT ?
+"""
+
+
+class SqliteOptions(DriverOptions):
+    """``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``sqlite:///:memory:``."""
+
+    aliases: ClassVar[frozenset[str]] = frozenset({"sqlite+aiosqlite"})
+    requires: ClassVar[Mapping[str, str]] = {"aiosqlite": "aiosqlite"}
+
+    path: str
+
+    durability: Durability = "power"
+    """``power``: an acknowledged save survives a power loss (``synchronous=FULL``). ``process``: it
+    survives the end of the process; a power loss may undo the last saves (``NORMAL``)."""
+
+    @classmethod
+    def locate(cls, location: Location) -> Mapping[str, object]:
+        """The database file."""
+        path = location.path[1:]
+        if location.netloc or not path:
+            raise InvalidURL("sqlite:// takes sqlite:///relative.db or sqlite:////absolute.db")
+        # Absolute from here on: what the process does to its working directory moves nothing.
+        return {"path": path if path == _MEMORY else str(Path(path).absolute())}
+
+    def driver(self) -> SqliteDriver:
+        """A driver over the file."""
+        return SqliteDriver(self.path, durability=self.durability)
+
+
+@final
+@dataclass(eq=False, slots=True)
+class _Job:
+    """A write or a delete that waits for the writer."""
+
+    key: str
+    edit: Edit | None
+    done: asyncio.Future[Version | None]
+
+
+@final
+class SqliteDriver:
+    """Records in two tables of the database file at *path*, made if missing (mode 0600).
+
+    The tables are named ``toolnexus_…``: the file may hold other tables of the host's.
+    """
+
+    def __init__(self, path: str, *, durability: Durability = "power") -> None:
+        self._path = path
+        self._power = durability == "power"
+        self._reader: Connection | None = None
+        self._writer: Connection | None = None
+        self._jobs: asyncio.Queue[_Job | None] = asyncio.Queue()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """See `Driver.open`."""
+        writer = await self._connect()
+        try:
+            for pragma in self._pragmas():
+                await writer.execute_fetchall(pragma)
+            await writer.executescript(_SCHEMA)
+            await self._check_schema(writer)
+            reader = writer if self._path == _MEMORY else await self._connect()
+        except BaseException:
+            await writer.close()
+            raise
+        self._writer, self._reader = writer, reader
+        self._writing = asyncio.create_task(self._write_batches(writer))
+
+    async def head(self, key: str) -> Head | None:
+        """See `Driver.head`."""
+        rows = list(await self._read_connection().execute_fetchall(_HEAD, (key,)))
+        return _head(*rows[0]) if rows else None
+
+    async def read(self, key: str) -> Record | None:
+        """See `Driver.read`."""
+        rows = await self._read_connection().execute_fetchall(_READ, {"key": key})
+        lines = iter(rows)
+        first = next(lines, None)
+        if first is None:
+            return None
+        return Record(_head(first[1], first[2]), [row[2].encode("ascii") for row in lines])
+
+    async def write(self, key: str, edit: Edit) -> Version:
+        """See `Driver.write`."""
+        version = await self._queued(key, edit)
+        if version is None:
+            raise Conflict(f"the version of {key} is another one")
+        return version
+
+    async def delete(self, key: str) -> bool:
+        """See `Driver.delete`."""
+        return await self._queued(key, None) is not None
+
+    async def keys(self, prefix: str) -> AsyncIterator[str]:
+        """See `Driver.keys`."""
+        last = ""
+        while True:
+            rows = await self._read_connection().execute_fetchall(
+                _KEYS, (last, len(prefix), prefix, _KEYS_AT_ONCE)
+            )
+            found = [row[0] for row in rows]
+            for key in found:
+                yield key
+            if len(found) < _KEYS_AT_ONCE:
+                return
+            last = found[-1]
+
+    async def close(self) -> None:
+        """See `Driver.close`. The last process to close folds the log into the database file."""
+        if self._writing is not None:
+            self._jobs.put_nowait(None)
+            await self._writing
+        for connection in {self._reader, self._writer} - {None}:
+            await connection.close()  # type: ignore[union-attr] # None is subtracted
+        self._reader = self._writer = self._writing = None
+
+    def explain(self, error: Exception) -> Fault | None:
+        """See `Driver.explain`; codes from https://www.sqlite.org/rescode.html."""
+        if isinstance(error, OSError):
+            reason = os.strerror(error.errno).lower() if error.errno else "the file system failed"
+            return Fault(reason)
+        if not isinstance(error, sqlite3.Error):
+            return None
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            return Fault("the database file is damaged, or not a database", damaged=True)
+        if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}:
+            return Fault("the database is locked by another writer", transient=True)
+        reason = _REASONS.get(code, "SQLite reported an error")
+        return Fault(reason, ambiguous=code == sqlite3.SQLITE_IOERR)
+
+    def where(self, key: str) -> str:
+        """The file."""
+        return f"{self._path}, key {key}"
+
+    async def _connect(self) -> Connection:
+        import aiosqlite  # noqa: PLC0415 - no client is imported before the first call
+
+        if self._path != _MEMORY:
+            await asyncio.to_thread(_create_private, self._path)
+        # The connection's thread inherits from the I/O loop's that it is a daemon: a process that
+        # closes nothing still exits.
+        return await aiosqlite.connect(
+            self._path, isolation_level=None, timeout=_BUSY_SECONDS, cached_statements=64
+        )
+
+    def _pragmas(self) -> Iterable[str]:
+        yield f"PRAGMA synchronous = {'FULL' if self._power else 'NORMAL'}"
+        yield "PRAGMA journal_mode = WAL"
+
+    async def _check_schema(self, connection: Connection) -> None:
+        ((version,),) = await connection.execute_fetchall("SELECT version FROM toolnexus_schema")
+        if version > _SCHEMA_VERSION:
+            raise FormatTooNew(
+                f"the database has schema {version}; this version of toolnexus-stores knows "
+                f"{_SCHEMA_VERSION}: upgrade it"
+            )
+
+    def _read_connection(self) -> Connection:
+        if self._reader is None:
+            raise RuntimeError("the driver is not open")
+        return self._reader
+
+    async def _queued(self, key: str, edit: Edit | None) -> Version | None:
+        """Hand a change to the writer; it happens, or not, whatever becomes of the caller."""
+        if self._writing is None:
+            raise RuntimeError("the driver is not open")
+        done: asyncio.Future[Version | None] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait(_Job(key, edit, done))
+        return await done
+
+    async def _write_batches(self, connection: Connection) -> None:
+        """The one writer: takes what waits, commits it together, until `close`."""
+        ending = False
+        while not ending:
+            batch = [await self._jobs.get()]
+            while len(batch) < _BATCH and not self._jobs.empty():
+                batch.append(self._jobs.get_nowait())
+            ending = None in batch
+            # A caller that was cancelled while its change waited has withdrawn it.
+            jobs = [job for job in batch if job is not None and not job.done.done()]
+            if jobs:
+                await _commit_together(connection, jobs)
+
+
+async def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
+    """All of *jobs* in one transaction; if it fails, each again in one of its own.
+
+    So that no conversation's fault (a full disk, a text too large) fails another's save.
+    """
+    try:
+        await _commit(connection, jobs)
+    except Exception as error:  # noqa: BLE001 - delivered to whoever waits for the job
+        if len(jobs) == 1:
+            if not jobs[0].done.done():
+                jobs[0].done.set_exception(error)
+            return
+        for job in jobs:
+            await _commit_together(connection, [job])
+
+
+async def _commit(connection: Connection, jobs: Sequence[_Job]) -> None:
+    await connection.execute_fetchall("BEGIN IMMEDIATE")
+    try:
+        versions = [await _apply(connection, job) for job in jobs]
+        await connection.execute_fetchall("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+            await connection.execute_fetchall("ROLLBACK")
+        raise
+    for job, version in zip(jobs, versions, strict=True):
+        if not job.done.done():
+            job.done.set_result(version)
+
+
+async def _apply(connection: Connection, job: _Job) -> Version | None:
+    """One change inside the open transaction; None if its record is not as it expects."""
+    edit = job.edit
+    if edit is None:
+        numbers = await connection.execute_fetchall(_REMOVE, (job.key,))
+        for (number,) in numbers:
+            await connection.execute_fetchall(_CUT, _places(number, 0))
+            return "removed"
+        return None
+    version = secrets.randbits(62)
+    meta = edit.meta.decode("ascii")
+    if edit.expected is None:
+        created = await connection.execute_fetchall(_CREATE, (job.key, version, meta))
+        numbers = list(created)
+    else:
+        advanced = await connection.execute_fetchall(
+            _ADVANCE, (version, meta, job.key, int(edit.expected))
+        )
+        numbers = list(advanced)
+    for (number,) in numbers:
+        first, last = _places(number, edit.keep)
+        await connection.execute_fetchall(_CUT, (first, last))
+        rows = [(first + i, text.decode("ascii")) for i, text in enumerate(edit.tail)]
+        await connection.executemany(_ADD, rows)
+        return str(version)
+    return None
+
+
+def _places(number: int, keep: int) -> tuple[int, int]:
+    """The rows of a conversation from position *keep* on: first and last place."""
+    return (number << _POSITION_BITS) + keep, (number + 1 << _POSITION_BITS) - 1
+
+
+def _head(version: int, meta: str) -> Head:
+    return Head(str(version), meta.encode("ascii"))
+
+
+def _create_private(path: str) -> None:
+    """Make the file before SQLite does, which would make it readable by everybody."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600))
+
+
+_REASONS = {
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_READONLY: "the database is read-only",
+    sqlite3.SQLITE_CANTOPEN: "the database file cannot be opened",
+    sqlite3.SQLITE_IOERR: "the disk reported an error",
+    sqlite3.SQLITE_PERM: "access to the database file is denied",
+    sqlite3.SQLITE_TOOBIG: "a message is larger than SQLite stores",
+}

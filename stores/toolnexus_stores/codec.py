@@ -85,11 +85,8 @@ def _plain(value: object, path: str, depth: int) -> object:
     """*value* of plain dicts, lists and scalars, as `json.dumps` would take it."""
     if depth > DEEPEST:
         raise InvalidTranscript(f"{_head(path)}: nested deeper than {DEEPEST} levels, or in itself")
-    if value is None or isinstance(value, bool):
-        return value
-    for scalar in (str, int, float):  # subclasses too: a StrEnum, an IntEnum
-        if isinstance(value, scalar):
-            return scalar.__str__(value) if scalar is str else scalar(value)
+    if value is None or isinstance(value, str | int | float):
+        return _plain_scalar(value)
     if isinstance(value, Mapping):
         return _plain_object(value, path, depth)
     if isinstance(value, list | tuple):
@@ -97,9 +94,18 @@ def _plain(value: object, path: str, depth: int) -> object:
     if isinstance(value, _Dumpable):
         return _plain(value.model_dump(mode="json"), path, depth + 1)
     part = _content_part(value)
-    if part is not None:
-        return part
-    raise InvalidTranscript(f"{path}: {type(value).__name__} is not JSON")
+    if part is None:
+        raise InvalidTranscript(f"{path}: {type(value).__name__} is not JSON")
+    return part
+
+
+def _plain_scalar(value: str | float | None) -> str | float | None:
+    """The value of a subclass (a StrEnum, an IntEnum, a NumPy float), as `json.dumps` sees it."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
 
 
 def _plain_object(value: Mapping[object, object], path: str, depth: int) -> dict[str, object]:
@@ -116,7 +122,7 @@ def _key(key: object, path: str) -> str:
     if isinstance(key, str):
         return str.__str__(key)
     if key is None or isinstance(key, int | float):
-        return next(iter(_DECODE(_ENCODE({key: 0}))))
+        return str(next(iter(_DECODE(_ENCODE({key: 0})))))
     raise InvalidTranscript(f"{path}: a key of type {type(key).__name__} is not JSON")
 
 

@@ -80,7 +80,7 @@ class Fault:
     """The backend found its own data damaged."""
 
 
-class Damaged(Exception):  # noqa: N818 - reads as the answer it is: missing, empty, damaged
+class Damaged(Exception):
     """Raised by a driver that finds a record it cannot read whole. *where* says where it lies."""
 
     def __init__(self, what: str, *, where: str) -> None:
@@ -101,12 +101,15 @@ class Driver(Protocol):
 
     async def open(self) -> None:
         """Connect, and create what must exist. Called once, before anything else."""
+        ...
 
     async def head(self, key: str) -> Head | None:
         """The head of *key*, or None if there is no such record. One cheap round trip."""
+        ...
 
     async def read(self, key: str) -> Record | None:
         """The whole record of *key*, all of one version, or None if there is none."""
+        ...
 
     async def write(self, key: str, edit: Edit) -> Version:
         """Apply *edit* and return the new version: one atomic compare-and-set.
@@ -116,18 +119,24 @@ class Driver(Protocol):
         crash, to the degree that the backend's ``durability`` option promises. A reader sees the
         old record or the new one, never a mixture.
         """
+        ...
 
     async def delete(self, key: str) -> bool:
         """Remove the record of *key*, readable or not; say whether there was one."""
+        ...
 
     def keys(self, prefix: str) -> AsyncIterator[str]:
         """Every key that starts with *prefix*, once each, in any order, however many there are."""
+        ...
 
     async def close(self) -> None:
         """Release what `open` took. Called once, with no other call under way."""
+        ...
 
     def explain(self, error: Exception) -> Fault | None:
         """What *error* means, or None if it is not an error of this backend (a bug, then)."""
+        ...
 
     def where(self, key: str) -> str:
         """Where the bytes of *key* are kept, for a person to find them; no secrets."""
+        ...

@@ -163,7 +163,7 @@ class Operation:
                 yield key
                 if self.limit is not None:
                     self.limit.reschedule(loop.time() + self._timeout)
-        except Exception as error:  # noqa: BLE001 - `explain` sorts them; others are raised again
+        except Exception as error:
             self._translated(error, prefix)
 
     async def retried(self, step: Callable[[], Awaitable[T]], key: str = "") -> T:
@@ -175,7 +175,7 @@ class Operation:
                 raise
             except Damaged as error:
                 self.corrupt(str(error), key, error.where, error)
-            except Exception as error:  # noqa: BLE001 - `explain` sorts them; others are raised again
+            except Exception as error:
                 fault = self._driver.explain(error)
                 if fault is None or not fault.transient:
                     self._translated(error, key)
@@ -199,7 +199,9 @@ class Operation:
         """Raise `CorruptRecord` for the record of *key*."""
         where = where or self._driver.where(key)
         text = f"{self._what}: the stored record is damaged ({what}); its bytes are kept at {where}"
-        raise CorruptRecord(f"{text}; repair it or give it up with delete()", where=where) from cause
+        raise CorruptRecord(
+            f"{text}; repair it or give it up with delete()", where=where
+        ) from cause
 
     def give_up(self, error: TimeoutError) -> NoReturn:
         """Raise `Unavailable` for running out of time."""

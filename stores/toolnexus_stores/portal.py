@@ -1,7 +1,7 @@
 """One I/O event loop per process, used from any loop and any thread.
 
-The runtime calls a store from successive `asyncio.run` calls, from several loops and threads at once, and
-from a loop inside a worker thread while an outer one is live. Client libraries bind their
+The runtime calls a store from successive `asyncio.run` calls, from several loops and threads at
+once, and from a loop inside a worker thread while an outer one is live. Client libraries bind their
 connections to one loop. So all drivers live on one loop of our own, in a daemon thread, and a call
 crosses over and back. A fork starts a new one; a process may exit without closing anything.
 """
@@ -41,16 +41,25 @@ class Portal:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
+        self._kept: set[object] = set()
         # A daemon, so that the process exits at once even if nobody closed a store; threads that
         # clients start from it inherit that.
-        thread = threading.Thread(
-            target=self._loop.run_forever, name="toolnexus-stores-io", daemon=True
-        )
-        thread.start()
+        threading.Thread(target=self._serve, name="toolnexus-stores-io", daemon=True).start()
 
-    async def run(
-        self, work: Coroutine[Any, Any, T], commitment: Commitment | None = None
-    ) -> T:
+    def _serve(self) -> None:
+        # This frame holds the portal, and with it what it keeps, until the very end of the process:
+        # the interpreter must not take an open backend apart while it shuts down.
+        self._loop.run_forever()
+
+    def keep(self, resource: object) -> None:
+        """Hold *resource* until `release`, whoever else forgets it."""
+        self._kept.add(resource)
+
+    def release(self, resource: object) -> None:
+        """Hold *resource* no longer."""
+        self._kept.discard(resource)
+
+    async def run(self, work: Coroutine[Any, Any, T], commitment: Commitment | None = None) -> T:
         """Run *work* on the I/O loop and return what it returns, on the caller's loop.
 
         A caller that is cancelled withdraws the work, waits until it has ended, and is cancelled

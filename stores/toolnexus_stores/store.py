@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import threading
-import time
 import weakref
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar, final
 
-from .change import change_of
-from .codec import canonical, freeze, frozen_text, parse_text, thaw
-from .driver import Conflict, Edit
+from .codec import freeze, thaw
 from .engine import Engine
 from .errors import CorruptRecord, FormatTooNew, StoreClosed, shown_id
 from .keys import Keys, check_id
-from .meta import FORMAT, Meta, UnreadableMeta, chain, last_link
-from .mirror import Known
 from .options import StoreOptions
 from .portal import Commitment, current_portal
+from .transcript import Draft, Transcript, meta_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -27,8 +23,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from .codec import Message
-    from .driver import Driver, Head, Version
-    from .engine import Operation
+    from .driver import Driver
     from .portal import Portal
 
 __all__ = ["Store"]
@@ -95,11 +90,11 @@ class Store:
         everything in it belong to the caller. Raises `InvalidId`, `Unavailable`, `CorruptRecord`
         or `FormatTooNew`.
         """
-        check_id(id)
+        key = self._keys.transcript(check_id(id))
 
         async def work(engine: Engine) -> list[Message] | None:
             async with engine.operation(f"get of {shown_id(id)}") as operation:
-                known = await self._current(engine, operation, id)
+                known = await Transcript(engine.mirror, operation, key, id).current()
                 return None if known is None else thaw(known.frozen)
 
         return await self._run(work)
@@ -119,23 +114,22 @@ class Store:
         I/O; `CorruptRecord` or `FormatTooNew` if what is stored cannot be read; `Unavailable`,
         whose ``ambiguous`` says if the write may have happened all the same.
         """
-        check_id(id)
-        draft = _Draft(freeze(messages))
+        key = self._keys.transcript(check_id(id))
+        draft = Draft(freeze(messages))
         commitment = Commitment()
 
         async def work(engine: Engine) -> None:
             async with (
                 engine.operation(f"save of {shown_id(id)}", commitment) as operation,
-                engine.line(self._keys.transcript(id)),
+                engine.line(key),
             ):
-                await self._replace(engine, operation, id, draft)
+                await Transcript(engine.mirror, operation, key, id).replace(draft)
 
         await self._run(work, commitment)
 
     async def delete(self, id: str) -> bool:
         """Remove the transcript of *id*, damaged or not; say whether there was one."""
-        check_id(id)
-        key = self._keys.transcript(id)
+        key = self._keys.transcript(check_id(id))
         commitment = Commitment()
 
         async def work(engine: Engine) -> bool:
@@ -162,7 +156,7 @@ class Store:
         found = await self._run(keys)
         for start in range(0, len(found), _HEADS_AT_ONCE):
             batch = found[start : start + _HEADS_AT_ONCE]
-            for id in await self._run(lambda engine, batch=batch: _ids_of(engine, batch)):
+            for id in await self._run(partial(_ids_of, keys=batch)):
                 yield id
 
     async def close(self) -> None:
@@ -188,113 +182,6 @@ class Store:
     ) -> T:
         portal, engine = self._shared.engine()
         return await portal.run(work(engine), commitment)
-
-    async def _current(self, engine: Engine, operation: Operation, id: str) -> Known | None:
-        """What is stored now; from the mirror, if the backend says that it is still current."""
-        key = self._keys.transcript(id)
-        known = engine.mirror.get(key)
-        if known is not None:
-            head = await operation.head(key)
-            if head is None:
-                engine.mirror.drop(key)
-                return None
-            if head.version == known.version:
-                return known
-        return await self._read(engine, operation, id)
-
-    async def _read(self, engine: Engine, operation: Operation, id: str) -> Known | None:
-        key = self._keys.transcript(id)
-        engine.mirror.drop(key)
-        record = await operation.read(key)
-        if record is None:
-            return None
-        meta = _meta_of(record.head, operation, key, id)
-        links = chain(record.texts)
-        if len(record.texts) != meta.count:
-            operation.corrupt(f"{len(record.texts)} messages of {meta.count}", key)
-        if last_link(links) != meta.digest:
-            operation.corrupt("its messages do not match their digest", key)
-        try:
-            frozen = [parse_text(text) for text in record.texts]
-        except (ValueError, RecursionError) as error:
-            operation.corrupt("a message is not JSON", key, cause=error)
-        known = Known(record.head.version, meta, frozen, links)
-        engine.mirror.put(key, known)
-        return known
-
-    async def _replace(
-        self, engine: Engine, operation: Operation, id: str, draft: _Draft
-    ) -> None:
-        """Make *draft* the transcript of *id*, whatever other writers do meanwhile."""
-        key = self._keys.transcript(id)
-        known = engine.mirror.get(key)
-        # Before any I/O: what has no JSON form is refused while nothing has happened yet.
-        draft.settle(change_of(known.frozen, draft.frozen).keep if known else 0)
-        if known is None:
-            known = await self._read(engine, operation, id)
-        while True:
-            change = change_of(known.frozen if known else None, draft.frozen)
-            try:
-                if change.kind != "same":
-                    await self._write(engine, operation, id, draft, known, change.keep)
-                    return
-                head = await operation.head(key)
-                if head is not None and known is not None and head.version == known.version:
-                    return
-            except Conflict:
-                pass  # another writer came between; what it wrote is what this save replaces
-            known = await self._read(engine, operation, id)
-
-    async def _write(
-        self,
-        engine: Engine,
-        operation: Operation,
-        id: str,
-        draft: _Draft,
-        known: Known | None,
-        keep: int,
-    ) -> None:
-        key = self._keys.transcript(id)
-        tail = draft.texts(keep)
-        links = chain(tail, known.links_of(keep) if known else b"")
-        now = time.time()
-        meta = Meta(
-            format=FORMAT,
-            id=id,
-            count=len(draft.frozen),
-            digest=last_link(links),
-            token=secrets.token_hex(8),
-            created=known.meta.created if known else now,
-            updated=now,
-        )
-        expected = known.version if known else None
-        edit = Edit(expected, meta.encode(), keep, tail, lambda: draft.texts(0))
-        engine.mirror.drop(key)  # until the outcome is known, nothing is
-        version = await operation.write(key, edit, meta.token)
-        # What was equal shares its bytes with what was known: a long transcript is held once.
-        kept = known.frozen[:keep] if known else []
-        engine.mirror.put(key, Known(version, meta, [*kept, *draft.frozen[keep:]], links))
-
-
-@final
-class _Draft:
-    """Messages to save, brought to JSON form as far as that is not known to be so."""
-
-    def __init__(self, frozen: list[bytes]) -> None:
-        self.frozen = frozen
-        self._texts: dict[int, bytes] = {}
-
-    def settle(self, start: int) -> None:
-        """Bring everything from *start* on to JSON form; what is before it is so already."""
-        for index in range(start, len(self.frozen)):
-            self.frozen[index], self._texts[index] = canonical(self.frozen[index], index)
-
-    def texts(self, start: int) -> list[bytes]:
-        """The texts from *start* on."""
-        return [
-            self._texts[index] if index in self._texts else frozen_text(self.frozen[index])
-            for index in range(start, len(self.frozen))
-        ]
 
 
 @final
@@ -332,6 +219,7 @@ class _Shared:
         self._engine = engine = Engine(
             self._driver(), timeout=self._options.timeout, cache=int(self._options.cache)
         )
+        portal.keep(engine)
         # A store that is dropped without `close` must not keep its connections for ever.
         self._finalizer = weakref.finalize(self, _release, portal, engine)
         self._finalizer.atexit = False  # at exit the I/O loop is gone, and the process with it
@@ -343,18 +231,21 @@ class _Shared:
             if self._finalizer is not None:
                 self._finalizer.detach()
         if portal is not None and engine is not None and portal is current_portal():
-            await portal.run(engine.close(), _made())
+            commitment = Commitment()
+            commitment.make()
+            await portal.run(_closed(portal, engine), commitment)
 
 
 def _release(portal: Portal, engine: Engine) -> None:
     if portal is current_portal():
-        portal.post(engine.close())
+        portal.post(_closed(portal, engine))
 
 
-def _made() -> Commitment:
-    commitment = Commitment()
-    commitment.make()
-    return commitment
+async def _closed(portal: Portal, engine: Engine) -> None:
+    try:
+        await engine.close()
+    finally:
+        portal.release(engine)
 
 
 async def _ids_of(engine: Engine, keys: Sequence[str]) -> list[str]:
@@ -367,23 +258,7 @@ async def _id_of(engine: Engine, key: str) -> str | None:
     try:
         async with engine.operation(f"listing of {key}") as operation:
             head = await operation.head(key)
-            return None if head is None else _meta_of(head, operation, key).id
+            return None if head is None else meta_of(head, operation, key).id
     except (CorruptRecord, FormatTooNew) as error:
-        _LOG.error("left out of a listing: %s", error)  # noqa: TRY400 - the text says it all
+        _LOG.error("left out of a listing: %s", error)
         return None
-
-
-def _meta_of(head: Head, operation: Operation, key: str, id: str | None = None) -> Meta:
-    """The notes on a record. Raises `CorruptRecord` or `FormatTooNew`."""
-    try:
-        meta = Meta.decode(head.meta)
-    except UnreadableMeta as error:
-        operation.corrupt(str(error), key, cause=error)
-    if meta.format > FORMAT:
-        raise FormatTooNew(
-            f"the record {key} has format {meta.format}; this version of toolnexus-stores knows "
-            f"{FORMAT}: upgrade it"
-        )
-    if id is not None and meta.id != id:
-        operation.corrupt("it belongs to another conversation", key)
-    return meta

@@ -34,7 +34,7 @@ _CONFIG_KEY = "conversationStore"
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
-O = TypeVar("O", StoreOptions, DriverOptions)
+Options = TypeVar("Options", StoreOptions, DriverOptions)
 
 
 def open_store(url: str | None = None, **overrides: object) -> Store:
@@ -162,7 +162,7 @@ def _hint(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {close[0]}?)" if close else ""
 
 
-def _validated(model: type[O], values: Mapping[str, object]) -> O:
+def _validated(model: type[Options], values: Mapping[str, object]) -> Options:
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -148,7 +148,7 @@ class FileDriver:
             descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as stream:
+        with os.fdopen(descriptor, "rb") as stream:
             head, length = _parsed_head(stream.readline(), file)
             if os.fstat(descriptor).st_size != stream.tell() + length:
                 raise Damaged("the file does not have the length that it says", where=str(file))
@@ -194,7 +194,7 @@ class FileDriver:
         staged = self._staged / secrets.token_hex(16)
         try:
             _write_whole(staged, pieces)
-            os.replace(staged, file)
+            staged.replace(file)
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
@@ -231,9 +231,7 @@ class FileDriver:
     def _locked(self, key: str) -> Iterator[None]:
         """Exclude every other writer of *key*, in this process and in others."""
         shard = hashlib.sha256(key.encode()).hexdigest()[:2]
-        descriptor = os.open(
-            self._locks / shard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600
-        )
+        descriptor = os.open(self._locks / shard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600)
         try:
             _lock(descriptor)
             yield

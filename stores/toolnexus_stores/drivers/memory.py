@@ -1,4 +1,4 @@
-"""``memory://``: records in this process, for tests. The same rules as everywhere, no durability."""
+"""``memory://``: records in this process, for tests. The rules of every backend, no durability."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class MemoryDriver:
     async def close(self) -> None:
         """Nothing to do."""
 
-    def explain(self, error: Exception) -> Fault | None:
+    def explain(self, error: Exception) -> Fault | None:  # noqa: ARG002 - the protocol's
         """A dictionary does not fail."""
         return None
 

@@ -63,7 +63,7 @@ CREATE VIEW IF NOT EXISTS toolnexus_transcripts AS
     FROM toolnexus_conversations JOIN toolnexus_messages
     ON place BETWEEN number << {_POSITION_BITS} AND (number + 1 << {_POSITION_BITS}) - 1;
 COMMIT;
-"""
+"""  # noqa: S608 - numbers of this module only
 _HEAD = "SELECT version, meta FROM toolnexus_conversations WHERE key = ?"
 # The head comes first, as position -1: one statement reads one snapshot.
 _READ = f"""
@@ -73,7 +73,7 @@ SELECT place, NULL, text FROM toolnexus_messages WHERE place BETWEEN
     (SELECT number FROM toolnexus_conversations WHERE key = :key) << {_POSITION_BITS} AND
     ((SELECT number FROM toolnexus_conversations WHERE key = :key) + 1 << {_POSITION_BITS}) - 1
 ORDER BY 1
-"""
+"""  # noqa: S608 - numbers of this module only
 _CREATE = """
 INSERT INTO toolnexus_conversations (key, version, meta) VALUES (?, ?, ?)
 ON CONFLICT (key) DO NOTHING RETURNING number
@@ -281,7 +281,7 @@ async def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None
     """
     try:
         await _commit(connection, jobs)
-    except Exception as error:  # noqa: BLE001 - delivered to whoever waits for the job
+    except Exception as error:
         if len(jobs) == 1:
             if not jobs[0].done.done():
                 jobs[0].done.set_exception(error)

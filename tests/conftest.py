@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
 DURABLE = ("file", "sqlite")
 BACKENDS = ("memory", *DURABLE)
-
-StoreOpener = "Callable[..., Store]"
 
 
 def url_of(backend: str, place: Path) -> str:
@@ -61,8 +60,6 @@ async def store(url: str, opened: Callable[..., Store]) -> Store:
 @pytest.fixture
 def open_umask() -> Iterator[None]:
     """A process that would let everybody read what it writes."""
-    import os
-
     before = os.umask(0)
     yield
     os.umask(before)

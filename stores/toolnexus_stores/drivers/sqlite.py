@@ -342,8 +342,14 @@ def _head(version: int, meta: str) -> Head:
 
 
 def _create_private(path: str) -> None:
-    """Make the file before SQLite does, which would make it readable by everybody."""
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode=0o600))
+    """Make the file before SQLite does, which would make it readable by everybody.
+
+    Only if it is not there: to close any descriptor of a database drops the locks that this
+    process holds on it, and with them the log's safety (https://www.sqlite.org/howtocorrupt.html,
+    2.2). A file that is made just now is locked by nobody.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode=0o600))
 
 
 _REASONS = {

@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
@@ -26,8 +27,6 @@ from toolnexus_stores import CorruptRecord, Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-Opener = "Callable[..., Store]"
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -86,7 +85,7 @@ async def test_the_caller_may_change_what_it_saved_and_what_it_got(store: Store)
     messages: list[dict[str, Any]] = [{"parts": [{"text": "a"}]}]
     await store.save("a", messages)
     messages[0]["parts"][0]["text"] = "changed"
-    got = await store.get("a")
+    got = await store.get("a") or []
     assert got == [{"parts": [{"text": "a"}]}]
     got[0]["parts"].append("changed")
     assert await store.get("a") == [{"parts": [{"text": "a"}]}]
@@ -168,8 +167,6 @@ async def test_a_damaged_database_is_corrupt(opened: Callable[..., Store], tmp_p
 async def test_a_message_that_was_changed_in_the_database_is_corrupt(
     opened: Callable[..., Store], tmp_path: Path
 ) -> None:
-    import sqlite3
-
     file = tmp_path / "x.db"
     store = opened(f"sqlite:///{file}")
     await store.save("a", [{"n": 1}, {"n": 2}])
@@ -213,14 +210,14 @@ async def test_an_id_stays_inside_the_store(
     opened: Callable[..., Store], tmp_path: Path, id: str
 ) -> None:
     root = tmp_path / "deep" / "store"
-    before = {file for file in Path("/etc").iterdir()}
+    before = set(Path("/etc").iterdir())
     store = opened(f"file://{root}")
     await store.save(id, HELLO)
     assert await store.get(id) == HELLO
     assert [found async for found in store.ids()] == [id]
     assert [p.relative_to(root).parts[0] for p in tmp_path.rglob("*.jsonl")] == ["t"]
     assert await store.delete(id)
-    assert {file for file in Path("/etc").iterdir()} == before
+    assert set(Path("/etc").iterdir()) == before
 
 
 DISTINCT = [

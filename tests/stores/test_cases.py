@@ -374,6 +374,7 @@ async def test_a_listing_goes_on_after_a_damaged_record_and_names_it(
     assert str(damaged) in caplog.text
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_uses_the_store_of_its_parent(durable_url: str) -> None:
     store = open_store(durable_url)
     asyncio.run(store.save("a", HELLO))

@@ -9,7 +9,8 @@ Layout of the directory::
 
     <part of the key>/…/<last part>.jsonl    a record
     .locks/00 … .locks/ff                    what writers lock, by the key's hash; never removed
-    .staged/                                 files that are not published yet
+    .staged/                                 files that are not published yet; what a killed
+                                             process leaves here goes at a later `open`
 
 Limits: a POSIX file system with working `flock` and atomic `rename` (not an object store mounted
 as one). Every save writes the whole file.
@@ -26,7 +27,7 @@ import os
 import re
 import secrets
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
@@ -45,6 +46,7 @@ _SUFFIX = ".jsonl"
 _PART = re.compile(r"[a-z0-9_-][a-z0-9._-]*")
 _LOCK_PATIENCE = 1.0  # seconds in a worker thread; the store tries again until its own timeout
 _LOCK_POLL = 0.002
+_STAGED_SECONDS = 3600  # what is staged for longer than that was left by a process that died
 _TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.ESTALE, errno.EMFILE, errno.ENFILE}
 
 
@@ -134,6 +136,10 @@ class FileDriver:
     def _prepare(self) -> None:
         for directory in (self._root, self._locks, self._staged):
             _make_directory(directory, sync=self._power)
+        for left in self._staged.iterdir():
+            with suppress(FileNotFoundError):  # another process tidies up as well
+                if time.time() - left.stat().st_mtime > _STAGED_SECONDS:
+                    left.unlink()
 
     def _file(self, key: str) -> Path:
         *parts, last = key.split("/")

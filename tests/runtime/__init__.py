@@ -1,0 +1,1 @@
+"""The stores under the real runtime: real clients and agents, a scripted model, a new process."""

@@ -1,0 +1,87 @@
+"""A save that is cancelled happened or did not, and nothing of it comes later."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from toolnexus_stores_contract.check import Violation, check
+from toolnexus_stores_contract.values import require_one_of, require_same, transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from toolnexus_stores_contract.subject import Opened, Subject
+    from toolnexus_stores_contract.values import Message
+
+    Pause = Callable[[], Awaitable[object]]
+
+_TOTAL = 60
+_LONG = 400
+_CHARACTERS = 1_500
+
+
+async def _steps(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def _moments(seconds: float) -> Iterator[Pause]:
+    """When to cancel: after each of the first steps, then at parts of a save's duration."""
+    for count in range(10):
+        yield partial(_steps, count)
+    for part in range(1, 12):
+        yield partial(asyncio.sleep, seconds * part / 10)
+
+
+async def _duration(store: Opened, id: str, messages: list[Message]) -> float:
+    """Seconds that a save of *messages* takes; the median of a few."""
+    taken = []
+    for _ in range(5):
+        await store.save(id, [])
+        began = time.perf_counter()
+        await store.save(id, messages)
+        taken.append(time.perf_counter() - began)
+    return sorted(taken)[2]
+
+
+async def _cancelled_after(pause: Pause, saving: asyncio.Task[None]) -> None:
+    await pause()
+    saving.cancel()
+    try:
+        await saving
+    except asyncio.CancelledError:
+        return
+    except Violation:
+        return  # it was told in another way that the save was given up
+
+
+@check(
+    "concurrent",
+    "A cancelled save leaves the old transcript or the new one, and a store that works.",
+)
+async def cancelled(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    old, new = transcript("old", _TOTAL), transcript("new", _TOTAL)
+    for pause in _moments(await _duration(store, id, new)):
+        await store.save(id, old)
+        await _cancelled_after(pause, asyncio.create_task(store.save(id, new)))
+        require_one_of(await store.get(id), old, new, when="get after the cancelled save")
+
+
+@check("concurrent", "A cancelled save does not overwrite one that was acknowledged after it.")
+async def cancelled_for_good(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    # What takes long is cancelled, and what takes no time is saved at once after it.
+    long, short = transcript("cancelled", _LONG, characters=_CHARACTERS), transcript("later", 1)
+    seconds = await _duration(store, id, long)
+    for pause in _moments(seconds):
+        await _cancelled_after(pause, asyncio.create_task(store.save(id, long)))
+        await store.save(id, short)
+        require_same(await store.get(id), short, "get right after the later save")
+        await asyncio.sleep(2 * seconds)  # time enough for the cancelled one to land
+        require_same(await store.get(id), short, "get some time after the later save")

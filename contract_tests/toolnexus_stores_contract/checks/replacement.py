@@ -1,0 +1,102 @@
+"""A save replaces the whole transcript, whatever was there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from toolnexus_stores_contract.check import check
+from toolnexus_stores_contract.values import require_same, transcript
+
+if TYPE_CHECKING:
+    from toolnexus_stores_contract.subject import Subject
+
+
+@check("core", "get after save gives what was saved.")
+async def read_your_write(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    for total in (1, 2, 5):
+        messages = transcript(f"of {total}", total)
+        await store.save(id, messages)
+        require_same(await store.get(id), messages)
+
+
+@check("core", "Two openings of the same get give the same: reading changes nothing.")
+async def read_twice(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    await store.save(id, transcript("one", 3))
+    for when in ("the first get", "the second get", "the third get"):
+        require_same(await store.get(id), transcript("one", 3), when)
+
+
+@check("core", "A save of the same transcript does not add to it.")
+async def saved_twice(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    await store.save(id, transcript("one", 3))
+    await store.save(id, transcript("one", 3))
+    require_same(await store.get(id), transcript("one", 3))
+
+
+@check("core", "A longer transcript replaces a shorter one: each turn saves all of it again.")
+async def grows(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    messages = transcript("one", 12)
+    for total in range(2, 13, 2):
+        await store.save(id, messages[:total])
+        require_same(await store.get(id), messages[:total], f"get after {total} messages")
+
+
+@check("core", "A shorter transcript replaces a longer one, and nothing of that one is left.")
+async def shrinks(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    await store.save(id, transcript("long", 20))
+    await store.save(id, transcript("short", 2))
+    require_same(await store.get(id), transcript("short", 2))
+    prefix = transcript("long", 20)[:1]
+    await store.save(id, prefix)
+    require_same(await store.get(id), prefix, "get after a save of one message")
+
+
+@check("core", "A transcript of the same length replaces another, message for message.")
+async def replaced(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    await store.save(id, transcript("before", 4))
+    await store.save(id, transcript("after", 4))
+    require_same(await store.get(id), transcript("after", 4))
+
+
+@check("core", "A message that changes in place is stored as it is now.")
+async def edited_in_place(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    messages = transcript("one", 6)
+    await store.save(id, messages)
+    messages[1]["content"] = "edited"
+    messages[4].pop("content")
+    await store.save(id, messages)
+    require_same(await store.get(id), messages)
+
+
+@check("core", "Nothing of a message that was replaced is merged into its successor.")
+async def nothing_merged(subject: Subject) -> None:
+    store = await subject.open()
+    id = subject.new_id()
+    await store.save(id, [{"role": "user", "content": "x", "name": "ada", "meta": {"a": 1}}])
+    await store.save(id, [{"role": "user", "content": "x", "meta": {"b": 2}}])
+    require_same(await store.get(id), [{"role": "user", "content": "x", "meta": {"b": 2}}])
+
+
+@check("core", "A save of one id changes no other.")
+async def ids_apart(subject: Subject) -> None:
+    store = await subject.open()
+    ids = [subject.new_id() for _ in range(5)]
+    for total in (1, 4, 2):
+        for id in ids:
+            await store.save(id, transcript(id, total))
+        for id in ids:
+            require_same(await store.get(id), transcript(id, total), f"get of {id}")

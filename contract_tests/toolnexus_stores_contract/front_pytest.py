@@ -1,0 +1,83 @@
+"""The suite as pytest items: subclass `StoreContract`, name a factory, run pytest."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import pytest
+
+from .check import LEVELS, Check, Level, NotApplicable, Violation
+from .checks import CHECKS
+from .run import perform
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from .factory import Factory
+
+__all__ = ["StoreContract"]
+
+
+class StoreContract:
+    """One pytest item for each check of the levels that a store claims.
+
+    Each item runs in an event loop of its own; no pytest plugin is needed. ``factory`` is a name,
+    a function without parameters, or a method of the subclass (which may use what a fixture put on
+    ``self``). It may be called several times in one item, and opens the same storage each time; a
+    check uses fresh ids, so storage may be shared.
+    """
+
+    factory: Any
+    """``"package.module:factory"`` or the factory itself; see `toolnexus_stores_contract.factory`.
+    Only a name can be opened by another process too, as some checks want it."""
+
+    claims: ClassVar[Collection[Level]] = ("core", "concurrent", "durable")
+    """The levels that the store claims; ``core`` always. What is not claimed is not run."""
+
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Check id -> why the store breaks that promise on purpose. One that is kept all the same, or
+    that is not run, is a failure: the list stays true."""
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Called by pytest: one item for each check."""
+        if metafunc.function.__name__ == "test_contract":
+            metafunc.parametrize("check", [self._item(check) for check in self._checks()])
+
+    def test_contract(self, check: Check) -> None:
+        """The promise of *check*, put to the test."""
+        __tracebackhide__ = True
+        try:
+            asyncio.run(perform(check, self._chosen_factory()))
+        except NotApplicable as reason:
+            pytest.skip(str(reason))
+
+    def test_expected_failures_and_claims_are_known(self) -> None:
+        """Every entry of `expected_failures` is a check that runs; every claim is a level."""
+        __tracebackhide__ = True
+        unknown = sorted(set(self.claims) - set(LEVELS))
+        if unknown:
+            pytest.fail(f"claims: no such level: {', '.join(unknown)}", pytrace=False)
+        unused = sorted(self.expected_failures.keys() - {check.id for check in self._checks()})
+        if unused:
+            pytest.fail(f"expected_failures: not run here: {', '.join(unused)}", pytrace=False)
+
+    def _checks(self) -> list[Check]:
+        claimed = {"core", *self.claims}
+        return [check for check in CHECKS if check.level in claimed]
+
+    def _item(self, check: Check) -> object:
+        reason = self.expected_failures.get(check.id)
+        expected = pytest.mark.xfail(raises=Violation, reason=reason or "", strict=True)
+        return pytest.param(check, id=check.id, marks=[] if reason is None else [expected])
+
+    def _chosen_factory(self) -> Factory:
+        """The factory; a plain function in the class body is no method of it."""
+        __tracebackhide__ = True
+        found = inspect.getattr_static(self, "factory", None)
+        if found is None:
+            pytest.fail(f"{type(self).__name__} names no factory", pytrace=False)
+        if inspect.isfunction(found) and not inspect.signature(found).parameters:
+            return cast("Factory", found)
+        return cast("Factory", self.factory)

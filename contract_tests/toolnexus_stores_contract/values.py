@@ -1,0 +1,125 @@
+"""Values that accuse by themselves, and a comparison that lets nothing pass.
+
+Every message of `transcript` says which save it belongs to, its place and how many there are. So a
+torn, mixed or stale transcript is recognised from the value alone.
+"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Any, TypeAlias
+
+from .check import Violation
+
+__all__ = ["Message", "difference", "require_one_of", "require_same", "shown", "transcript"]
+
+Message: TypeAlias = dict[str, Any]
+
+_ABSENT = object()
+_SHOWN_CHARACTERS = 60
+
+
+def transcript(stamp: str, total: int, *, characters: int = 0) -> list[Message]:
+    """*total* messages of the save *stamp*, each with at least *characters* of content."""
+    filler = "." * characters
+    return [
+        {
+            "role": ("user", "assistant")[index % 2],
+            "content": f"message {index} of {total} of save {stamp}{filler}",
+            "stamp": stamp,
+            "index": index,
+            "total": total,
+        }
+        for index in range(total)
+    ]
+
+
+def shown(value: object) -> str:
+    """*value* as a report shows it: its type and the beginning of its text, printable."""
+    if value is None or isinstance(value, bool):
+        return str(value)
+    text = ascii(value)
+    if len(text) > _SHOWN_CHARACTERS:
+        text = f"{text[:_SHOWN_CHARACTERS]}…"
+    return f"{text} ({type(value).__name__})"
+
+
+def require_same(seen: object, promised: object, when: str = "get") -> None:
+    """Raise `Violation` unless *seen* is exactly *promised*: types and key order included."""
+    __tracebackhide__ = True
+    found = difference(seen, promised)
+    if found is not None:
+        raise Violation(f"{when} gave {_told(seen)}: {found}")
+
+
+def require_one_of(seen: object, *promised: object, when: str = "get") -> None:
+    """Raise `Violation` unless *seen* is exactly one of *promised*."""
+    __tracebackhide__ = True
+    if all(difference(seen, each) is not None for each in promised):
+        wanted = " or ".join(_told(each) for each in promised)
+        raise Violation(f"{when} gave {_told(seen)}; promised was {wanted}")
+
+
+def difference(seen: object, promised: object, path: str = "the value") -> str | None:
+    """The first place where the two differ, in words; None if they are the same.
+
+    1, 1.0 and True differ, and so do -0.0 and 0.0, two orders of keys, a list and a tuple. NaN is
+    the same as NaN.
+    """
+    if type(seen) is not type(promised):
+        return f"{path} is {shown(seen)}, not {shown(promised)}"
+    if isinstance(seen, dict) and isinstance(promised, dict):
+        return _difference_of_objects(seen, promised, path)
+    if isinstance(seen, list) and isinstance(promised, list):
+        return _difference_of_lists(seen, promised, path)
+    # repr tells -0.0 from 0.0 and finds NaN like NaN; for a string it is not needed.
+    same = seen == promised if isinstance(seen, str) else repr(seen) == repr(promised)
+    return None if same else _first_difference(seen, promised, path)
+
+
+def _difference_of_objects(seen: dict[Any, Any], promised: dict[Any, Any], path: str) -> str | None:
+    for key in promised:
+        if key not in seen:
+            return f"{path} has lost its key {shown(key)}"
+    for key in seen:
+        if key not in promised:
+            return f"{path} has a key that was not saved, {shown(key)}"
+    if list(seen) != list(promised):
+        return f"{path} has its keys in another order: {shown(list(seen))}"
+    found = (difference(seen[key], promised[key], f"{path}.{key}") for key in promised)
+    return next((each for each in found if each is not None), None)
+
+
+def _difference_of_lists(seen: list[Any], promised: list[Any], path: str) -> str | None:
+    if len(seen) != len(promised):
+        return f"{path} has {len(seen)} items, not {len(promised)}"
+    found = (
+        difference(one, other, f"{path}[{index}]")
+        for index, (one, other) in enumerate(zip(seen, promised, strict=True))
+    )
+    return next((each for each in found if each is not None), None)
+
+
+def _first_difference(seen: object, promised: object, path: str) -> str:
+    if not (isinstance(seen, str) and isinstance(promised, str)):
+        return f"{path} is {shown(seen)}, not {shown(promised)}"
+    pairs = enumerate(zip_longest(seen, promised))
+    at = next(index for index, (one, other) in pairs if one != other)
+    one, other = (shown(text[at : at + 20]) for text in (seen, promised))
+    return f"{path}, from character {at}, is {one}, not {other}"
+
+
+def _told(value: object) -> str:
+    """What *value* says of itself."""
+    if not isinstance(value, list) or not value:
+        return "an empty transcript" if value == [] else shown(value)
+    if not all(isinstance(each, dict) and "stamp" in each for each in value):
+        return f"{len(value)} messages"
+    stamps = list(dict.fromkeys(str(each["stamp"]) for each in value))
+    if len(stamps) > 1:
+        return f"a mixture of the saves {', '.join(stamps)}"
+    total = value[0].get("total")
+    whole = [each.get("index") for each in value] == list(range(len(value)))
+    if whole and total == len(value):
+        return f"the save {stamps[0]}"
+    return f"{len(value)} of the {total} messages of the save {stamps[0]}"

@@ -1,0 +1,71 @@
+"""Our own stores, and the runtime's, under the suite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pytest
+from toolnexus import InMemoryConversationStore
+from toolnexus_stores import Store, open_store
+from toolnexus_stores_contract import LEVELS, StoreContract
+
+from tests.conftest import url_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+class TestMemory(StoreContract):
+    claims = ("core", "concurrent", "management")
+
+    def factory(self) -> Store:
+        return open_store("memory://")
+
+
+class _OnDisk(StoreContract):
+    backend: str
+    claims = LEVELS
+
+    @pytest.fixture(autouse=True)
+    def storage(self, tmp_path: Path) -> None:
+        self.factory = url_of(self.backend, tmp_path)
+
+
+class TestFile(_OnDisk):
+    backend = "file"
+
+
+class TestSqlite(_OnDisk):
+    backend = "sqlite"
+
+
+class TestScopedSqlite(StoreContract):
+    claims = ("core", "concurrent")
+
+    @pytest.fixture(autouse=True)
+    def storage(self, tmp_path: Path) -> None:
+        self.url = url_of("sqlite", tmp_path)
+
+    def factory(self) -> Store:
+        return open_store(self.url, scope="user-42")
+
+
+_SHALLOW = "toolnexus 0.21 copies the list, not the messages in it"
+_AS_IT_IS = "toolnexus 0.21 keeps whatever object it is given, JSON or not"
+
+
+class TestTheRuntimesOwnStore(StoreContract):
+    factory = InMemoryConversationStore
+    claims = ("core", "concurrent")
+    expected_failures: ClassVar[Mapping[str, str]] = {
+        "core.saved_messages": _SHALLOW,
+        "core.returned_messages": _SHALLOW,
+        "core.json_form": _AS_IT_IS,
+        "core.content_that_is_not_json": _AS_IT_IS,
+        "core.cycles": _AS_IT_IS,
+        "core.messages_that_are_not_objects": _AS_IT_IS,
+        "core.refused_first_save": _AS_IT_IS,
+        "core.refusals_keep_secrets": _AS_IT_IS,
+        "concurrent.copied_at_entry": _SHALLOW,
+    }

@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ import toolnexus_stores
 from toolnexus import create_toolkit
 from toolnexus_stores import Store, StoreError, open_store, store_from_config
 from toolnexus_stores.options import StoreOptions
+from toolnexus_stores_contract import all_checks
 
 from .runtime.dialects import Reply, said_by
 from .runtime.model_server import ModelServer
@@ -499,3 +501,40 @@ def imported_by(file: Path) -> set[str]:
             elif name.startswith("toolnexus_stores."):
                 found.add(name.split(".")[1])
     return found
+
+
+MY_STORE = """
+from toolnexus_stores import open_store as open_one
+
+class Picky:
+    def __init__(self, store):
+        self.get, self.store = store.get, store
+    async def save(self, id, messages):
+        if any(isinstance(value, tuple) for each in messages for value in each.values()):
+            raise TypeError("no tuples")
+        await self.store.save(id, messages)
+    async def close(self):
+        await self.store.close()
+
+def open_store():
+    return Picky(open_one("file://./chats"))
+"""
+
+
+def test_the_contract_test_runs_as_it_is_written(tmp_path: Path) -> None:
+    block = under("The contract suite", PYTHON)
+    (tmp_path / "test_my_store.py").write_text(block.text)
+    (tmp_path / "my_store.py").write_text(MY_STORE)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_store.py"]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    run = sum(check.level != "management" for check in all_checks())
+    # One is expected to fail, and one item looks after the list of those.
+    assert f"{run} passed, 1 xfailed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_table_of_levels_counts_the_checks() -> None:
+    counted = Counter(check.level for check in all_checks())
+    rows = table_under(README, "The contract suite")
+    assert {code(level): int(count) for level, count, _ in rows} == counted

@@ -2,9 +2,9 @@ r"""``file://``: one JSON Lines file per conversation, replaced whole.
 
 Line 1 is the head, ``{"version": …, "bytes": …, "crc32": …, "meta": …}``; then one message a line,
 so that ``head``, ``jq`` and ``grep`` work on it. A write is: lock, check the version, stage a new
-file beside the old one, sync it, rename it over the old one, sync the directory. Readers take no lock:
-the file they opened is whole. A file that is cut or changed, at whatever byte, does not fit its
-own head, and a write that finds it so leaves it alone.
+file beside the old one, sync it, rename it over the old one, sync the directory. Readers take no
+lock: the file they opened is whole. A file that is cut or changed, at whatever byte, does not fit
+its own head, and a write that finds it so leaves it alone.
 
 Layout of the directory::
 

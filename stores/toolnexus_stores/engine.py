@@ -198,10 +198,13 @@ class Operation:
     ) -> NoReturn:
         """Raise `CorruptRecord` for the record of *key*."""
         where = where or self._driver.where(key)
-        text = f"{self._what}: the stored record is damaged ({what}); its bytes are kept at {where}"
-        raise CorruptRecord(
-            f"{text}; repair it or give it up with delete()", where=where
-        ) from cause
+        error = CorruptRecord(
+            f"{self._what}: the stored record is damaged ({what}); its bytes are kept: "
+            "repair them, or give them up with delete()",
+            where=where,
+        )
+        error.add_note(f"they are kept in: {where}")  # for tracebacks; no part of the text
+        raise error from cause
 
     def give_up(self, error: TimeoutError) -> NoReturn:
         """Raise `Unavailable` for running out of time."""

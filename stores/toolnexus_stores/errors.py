@@ -84,7 +84,8 @@ class Conflict(StoreError):
 class CorruptRecord(StoreError):
     """What is stored is damaged. It is never served, and never overwritten by a ``save``.
 
-    ``where`` says where the bytes are kept, for repair; ``delete(id)`` gives them up.
+    ``where`` says where the bytes are kept, for repair; tracebacks show it too, the text does not,
+    as it may be a path. ``delete(id)`` gives them up.
     """
 
     def __init__(self, text: str, *, where: str) -> None:

@@ -68,11 +68,14 @@ class Meta:
     def decode(cls, data: bytes) -> Meta:
         """Read what `encode` wrote; keys that a later writer of this format added are left out.
 
-        Raises `UnreadableMeta` for anything else. A higher format is returned as it is, with only
-        `format` and `id` to be relied on.
+        Raises `UnreadableMeta` for anything else. Of a higher format only `format` is to be relied
+        on, whatever became of the other keys.
         """
         try:
             values = json.loads(data)
+            later = type(values["format"]) is int and values["format"] > FORMAT
+            blank = {"count": 0, "id": "", "digest": "", "token": "", "created": 0, "updated": 0}
+            values = {**blank, **values} if later else values
             known = {field.name: values[field.name] for field in fields(cls)}
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UnreadableMeta("the head is not one of this package") from error

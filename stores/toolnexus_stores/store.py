@@ -259,6 +259,8 @@ async def _id_of(engine: Engine, key: str) -> str | None:
         async with engine.operation(f"listing of {key}") as operation:
             head = await operation.head(key)
             return None if head is None else meta_of(head, operation, key).id
-    except (CorruptRecord, FormatTooNew) as error:
+    except CorruptRecord as error:
+        _LOG.error("left out of a listing: %s: %s", error, error.where)
+    except FormatTooNew as error:
         _LOG.error("left out of a listing: %s", error)
-        return None
+    return None

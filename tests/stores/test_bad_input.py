@@ -297,7 +297,8 @@ async def test_a_record_of_a_later_version_is_left_alone(
     url = f"file://{tmp_path}"
     await opened(url).save("a", OLD)
     (file,) = tmp_path.rglob("*.jsonl")
-    later = file.read_bytes().replace(b'"format":1', b'"format":2')
+    # Whatever a later version makes of the other keys.
+    later = file.read_bytes().replace(b'"format":1', b'"format":2').replace(b'"digest"', b'"hash"')
     file.write_bytes(later)
     store = opened(url)
     for use in (store.get("a"), store.save("a", OLD)):

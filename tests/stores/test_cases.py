@@ -18,6 +18,8 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
+import zlib
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -127,6 +129,55 @@ def the_only_file(root: Path) -> Path:
     return file
 
 
+async def test_damage_under_an_open_store_is_not_built_upon(
+    opened: Callable[..., Store], tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}"
+    messages = [{"role": "user", "content": f"message {i}"} for i in range(20)]
+    warm = opened(url)
+    await warm.save("a", messages)
+    file = the_only_file(tmp_path)
+    rotten = file.read_bytes().replace(b"message 7", b"massage 7")
+    file.write_bytes(rotten)
+    for changed in ([*messages, {"role": "user"}], messages[:3], [{"role": "other"}]):
+        with pytest.raises(CorruptRecord, match="checksum"):
+            await warm.save("a", changed)
+    assert file.read_bytes() == rotten
+
+
+async def test_the_place_of_damage_is_for_logs_and_not_for_peers(
+    opened: Callable[..., Store], tmp_path: Path
+) -> None:
+    store = opened(f"file://{tmp_path}")
+    await store.save("a", HELLO)
+    file = the_only_file(tmp_path)
+    file.write_bytes(b"")
+    with pytest.raises(CorruptRecord) as caught:
+        await store.get("a")
+    assert str(tmp_path) not in str(caught.value)
+    assert str(file) in "".join(traceback.format_exception(caught.value))
+
+
+async def test_without_a_file_readers_do_not_see_open_transactions(
+    opened: Callable[..., Store],
+) -> None:
+    store = opened("sqlite:///:memory:", cache="0")
+    small, big = [{"n": "small"}], [{"n": i, "text": "x" * 100} for i in range(300)]
+    await store.save("a", small)
+
+    async def write() -> None:
+        for _ in range(10):
+            await store.save("a", big)
+            await store.save("a", small)
+
+    async def read(until: asyncio.Task[None]) -> None:
+        while not until.done():
+            assert await store.get("a") in (small, big)
+
+    writing = asyncio.create_task(write())
+    await asyncio.gather(writing, *(read(writing) for _ in range(4)))
+
+
 @pytest.mark.parametrize("change", ["swap", "drop", "double", "alter", "other id"])
 async def test_a_file_whose_lines_were_touched_is_corrupt(
     opened: Callable[..., Store], tmp_path: Path, change: str
@@ -146,7 +197,8 @@ async def test_a_file_whose_lines_were_touched_is_corrupt(
     else:
         head = head.replace(b'"id":"a"', b'"id":"b"')
     values = json.loads(head)
-    values["bytes"] = sum(map(len, lines))  # the length fits: the digest must tell
+    values["bytes"] = sum(map(len, lines))  # the length fits, and so does the checksum:
+    values["crc32"] = zlib.crc32(b"".join(lines))  # the digest must tell
     file.write_bytes(json.dumps(values, separators=(",", ":")).encode() + b"\n" + b"".join(lines))
     with pytest.raises(CorruptRecord):
         await opened(url).get("a")

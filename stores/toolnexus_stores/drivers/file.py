@@ -1,9 +1,10 @@
 r"""``file://``: one JSON Lines file per conversation, replaced whole.
 
-Line 1 is the head, ``{"version": …, "bytes": …, "meta": …}``; then one message a line, so that
-``head``, ``jq`` and ``grep`` work on it. A write is: lock, check the version, stage a new file
-beside the old one, sync it, rename it over the old one, sync the directory. Readers take no lock:
-the file they opened is whole. A file that is cut, at whatever byte, does not fit its own head.
+Line 1 is the head, ``{"version": …, "bytes": …, "crc32": …, "meta": …}``; then one message a line,
+so that ``head``, ``jq`` and ``grep`` work on it. A write is: lock, check the version, stage a new
+file beside the old one, sync it, rename it over the old one, sync the directory. Readers take no
+lock: the file they opened is whole. A file that is cut or changed, at whatever byte, does not fit
+its own head, and a write that finds it so leaves it alone.
 
 Layout of the directory::
 
@@ -26,8 +27,11 @@ import json
 import os
 import re
 import secrets
+import sys
 import time
+import zlib
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, final
 
@@ -155,10 +159,10 @@ class FileDriver:
         except FileNotFoundError:
             return None
         with os.fdopen(descriptor, "rb") as stream:
-            head, length = _parsed_head(stream.readline(), file)
-            if os.fstat(descriptor).st_size != stream.tell() + length:
+            first = _parsed_line(stream.readline(), file)
+            if os.fstat(descriptor).st_size != stream.tell() + first.bytes:
                 raise Damaged("the file does not have the length that it says", where=str(file))
-            return head
+            return first.head
 
     def _read(self, key: str) -> Record | None:
         file = self._file(key)
@@ -178,9 +182,10 @@ class FileDriver:
             kept = _first_lines(texts, edit.keep)
             body = b"".join((kept, *(text + b"\n" for text in edit.tail)))
             version = secrets.token_hex(8)
-            line = b'{"version":"%s","bytes":%d,"meta":%s}\n' % (
+            line = b'{"version":"%s","bytes":%d,"crc32":%d,"meta":%s}\n' % (
                 version.encode(),
                 len(body),
+                zlib.crc32(body),
                 edit.meta,
             )
             if file.parent != self._root:
@@ -275,9 +280,17 @@ def _write_whole(file: Path, pieces: tuple[bytes, ...]) -> None:
             while rest:
                 rest = rest[os.write(descriptor, rest) :]  # may write less than it was given
         # Also without "power": a rename that outlives its content would leave an empty file.
-        os.fsync(descriptor)
+        _sync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """`os.fsync` that reaches the disk; on macOS it would stop at the drive's cache (fsync(2))."""
+    if sys.platform == "darwin":
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(descriptor)
 
 
 def _make_directory(directory: Path, *, sync: bool) -> None:
@@ -302,23 +315,37 @@ def _sync_directory(directory: Path) -> None:
 def _parsed(data: bytes, file: Path) -> tuple[Head, bytes]:
     """The head and the bytes of the texts."""
     end = data.find(b"\n") + 1
-    head, length = _parsed_head(data[:end], file)
-    if len(data) != end + length:
+    first = _parsed_line(data[:end], file)
+    texts = data[end:]
+    if len(texts) != first.bytes:
         raise Damaged("the file does not have the length that it says", where=str(file))
-    return head, data[end:]
+    if zlib.crc32(texts) != first.crc32:
+        raise Damaged("the messages do not match their checksum", where=str(file))
+    return first.head, texts
 
 
-def _parsed_head(line: bytes, file: Path) -> tuple[Head, int]:
-    """The head, and how many bytes follow its line."""
+@final
+@dataclass(frozen=True, slots=True)
+class _FirstLine:
+    """The head, and what is said of the bytes that follow its line."""
+
+    head: Head
+    bytes: int
+    crc32: int
+
+
+def _parsed_line(line: bytes, file: Path) -> _FirstLine:
+    """What a file's first line says."""
     start, separator, meta = line.partition(b',"meta":')
     try:
         values = json.loads(start + b"}")
-        version, length = values["version"], values["bytes"]
+        version, length, crc32 = values["version"], values["bytes"], values["crc32"]
     except (ValueError, KeyError, TypeError) as error:
         raise Damaged("the first line is not a head", where=str(file)) from error
-    if not (separator and meta.endswith(b"}\n") and type(version) is str and type(length) is int):
+    kinds = (type(version), type(length), type(crc32))
+    if not (separator and meta.endswith(b"}\n") and kinds == (str, int, int)):
         raise Damaged("the first line is not a head", where=str(file))
-    return Head(version, meta[:-2]), length
+    return _FirstLine(Head(version, meta[:-2]), length, crc32)
 
 
 def _first_lines(texts: bytes, count: int) -> bytes:

@@ -286,7 +286,7 @@ class RedisDriver:
         try:
             await _warn_of_losses(client)
         except BaseException:
-            await client.aclose()
+            await _closed(client)
             raise
         self._client = client
 
@@ -336,7 +336,7 @@ class RedisDriver:
     async def close(self) -> None:
         """See `Driver.close`."""
         if self._client is not None:
-            await self._client.aclose()
+            await _closed(self._client)
 
     def explain(self, error: Exception) -> Fault | None:
         """See `Driver.explain`."""
@@ -368,6 +368,15 @@ class RedisDriver:
             raise RuntimeError("the driver is not open")
         async with self._places:
             yield self._client
+
+
+async def _closed(client: Any) -> None:
+    """Close *client*, and the sentinels that it asks, which it leaves open."""
+    await client.aclose()
+    pool = getattr(client, "connection_pool", None)
+    sentinels = getattr(getattr(pool, "sentinel_manager", None), "sentinels", ())
+    for each in sentinels:
+        await each.aclose()
 
 
 async def _evaluated(
@@ -426,6 +435,9 @@ _FAULTS = {
     "ClusterDownError": Fault("the cluster is down", transient=True),
     "MasterDownError": Fault("the master is down", transient=True),
     "TryAgainError": Fault("the cluster is moving the key", transient=True),
+    "RedisClusterException": Fault(
+        "no node of the cluster could be reached", transient=True, ambiguous=True
+    ),
     "SlotNotCoveredError": Fault("the cluster does not cover the key's slot", transient=True),
     "ConnectionError": _LOST,
     "TimeoutError": _LOST,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toolnexus_stores import Store, open_store
@@ -52,7 +52,7 @@ async def opened() -> AsyncIterator[Callable[..., Store]]:
     """`open_store`, with every store closed when the test ends."""
     stores: list[Store] = []
 
-    def open_and_note(url: str, **options: object) -> Store:
+    def open_and_note(url: str, **options: Any) -> Store:
         stores.append(open_store(url, **options))
         return stores[-1]
 

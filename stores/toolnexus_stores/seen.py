@@ -145,7 +145,7 @@ def run_of(
         found = [each for each in sights if each[1].mark is None]
     places = {(key, sight.id) for key, sight in found}
     if len(places) != 1:
-        raise LookupError("which conversation this run is in cannot be told")
+        raise LookupError("which conversation is compacted cannot be told: give it id=")
     for _, sight in found:
         sight.mark = after[-1] if after else None
     return places.pop()

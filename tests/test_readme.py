@@ -292,6 +292,7 @@ OTHER = {
     "any": "primary",
     "auto": "path",
     "required": "off",
+    "overwrite": "error",
     "false": "true",
     "toolnexus": "another",
     "toolnexus-stores": "another",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .archive import Snapshot
-from .compaction import Compaction, snapshotting
+from .compaction import Compaction
 from .errors import (
     Conflict,
     CorruptRecord,
@@ -18,6 +18,7 @@ from .errors import (
     Unavailable,
 )
 from .options import StoreOptions
+from .snapshotting import snapshotting
 from .store import Store
 from .url import open_store, store_from_config
 from .verify import Verification

@@ -194,7 +194,7 @@ async def test_a_suspended_turn_that_compacted_leaves_no_wrong_entry(
         does="refunds",
         soul="You are DESK.",
         uses={"tools": [tool(refund)]},
-        hooks=hooks(snapshotting(at(600), store)),
+        hooks=hooks(snapshotting(at(500), store)),
     )
     runtime = AgentRuntime(registry=desk.registry(), llm=llm(serve(script), style), store=store)
     handle = spawned(runtime, "desk")
@@ -216,7 +216,6 @@ async def test_a_suspended_turn_that_compacted_leaves_no_wrong_entry(
     await runtime.resume(approval_of(suspended))
     assert "[Summary" in str(await store.get("root/desk.1"))
     await every_question_is_kept(store, 3, "root/desk.1")
-    await runtime.close()
 
 
 async def test_a_summariser_that_fails_leaves_everything_untouched(

@@ -111,7 +111,7 @@ class Terms:
             )
         if self._keeper is None:
             return known.meta.notes.cut(change.keep)
-        kind = "conflict" if stale and self._kind == "rewrite" else self._kind
+        kind: EntryKind = "conflict" if stale and self._kind == "rewrite" else self._kind
         digest = last_link(draft.links(change.keep, known))
         return await self._keeper.before_drop(known, draft.frozen, digest, change, kind)
 

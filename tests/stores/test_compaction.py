@@ -322,10 +322,9 @@ async def test_scopes_keep_apart(store: Store) -> None:
 
 async def test_a_rollback_of_a_turn_that_compacted_is_a_rewind(store: Store, heard: Heard) -> None:
     await compact(store, FULL, GONE_ON)
-    before = await store.get("a")
-    assert before == GONE_ON
+    assert await store.get("a") == GONE_ON
     await store.save("a", AGAIN)  # compacted, and suspended
-    await store.save("a", before)  # rolled back
+    await store.save("a", GONE_ON)  # rolled back
     assert [event["kind"] for event in heard.events] == ["rewrite", "rewrite"]
     found = await store.verify("a")
     assert found.ok

@@ -61,8 +61,14 @@ class Drop:
 
     @property
     def inserted(self) -> tuple[int, int] | None:
-        """Where in the new transcript that stands which came in their place; None: unknown."""
-        return None if self.tail is None else (self.start, self.tail)
+        """Where the summary of them stands in the new transcript, if there is one.
+
+        That is: fewer messages than were dropped, between those that are kept at both ends. An
+        edited message is none.
+        """
+        if self.tail is None or self.tail >= self.end:
+            return None
+        return self.start, self.tail
 
     def inside(self, inserted: tuple[int, int] | None) -> bool:
         """Whether only what an earlier rewrite *inserted*, a summary, is dropped."""

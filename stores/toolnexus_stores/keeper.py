@@ -90,7 +90,7 @@ class Terms:
         self._base = base
         self._keeper = keeper
         self._refuse = refuse
-        self._kind = kind
+        self._kind: EntryKind = kind
 
     async def agreed(self, known: Known | None, draft: Draft, change: Change) -> Notes:
         """See `transcript.Terms`."""
@@ -111,7 +111,7 @@ class Terms:
             )
         if self._keeper is None:
             return known.meta.notes.cut(change.keep)
-        kind: EntryKind = "conflict" if stale and self._kind == "rewrite" else self._kind
+        kind = "conflict" if stale and self._kind == "rewrite" else self._kind
         digest = last_link(draft.links(change.keep, known))
         return await self._keeper.before_drop(known, draft.frozen, digest, change, kind)
 

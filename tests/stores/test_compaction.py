@@ -23,6 +23,7 @@ from toolnexus_stores import (
 )
 from toolnexus_stores.compaction import estimate_tokens
 from toolnexus_stores.drivers.memory import MemoryDriver
+from toolnexus_stores.journal import Entry
 from toolnexus_stores.keeper import Policy
 
 if TYPE_CHECKING:
@@ -141,6 +142,12 @@ async def test_a_summary_of_a_summary_costs_no_snapshot(store: Store, heard: Hea
     assert [event["snapshot"] is None for event in heard.events] == [False, True]
     assert len(await store.snapshots("a")) == 1
     await compact(store, AGAIN)
+    assert len(await store.snapshots("a")) == 2
+
+
+async def test_an_edited_message_is_no_summary(store: Store) -> None:
+    for n in range(3):
+        await store.save("a", [{"role": "user", "content": f"edit {n}"}, *talk(1, 4)])
     assert len(await store.snapshots("a")) == 2
 
 
@@ -369,6 +376,15 @@ async def test_a_lost_turn_is_kept_and_called_a_conflict(store: Store, heard: He
     assert (await store.restore("a", kept.digest))[-1]["content"] == "first"
 
 
+async def test_a_parent_that_has_read_does_not_make_its_children_one(
+    store: Store, heard: Heard
+) -> None:
+    await store.save("a", talk(0, 4))
+    await store.get("a")
+    await two_writers(store)
+    assert [event["kind"] for event in heard.events] == ["conflict"]
+
+
 async def test_a_stale_save_can_be_refused(url: str, opened: Opened) -> None:
     store = opened(url, on_conflict="error")
     with pytest.raises(ExceptionGroup) as caught:
@@ -462,6 +478,11 @@ async def test_verify_names_what_is_missing_or_altered(tmp_path: Any, opened: Op
     assert await states(lines[0], b"{}\n", lines[2]) == [
         (1, "intact"), (2, "altered"), (3, "intact"),
     ]  # fmt: skip
+    resealed = Entry.parse({**json.loads(lines[1]), "kind": "restore"}).sealed(None)
+    fits_itself = json.dumps(resealed.encoded()).encode() + b"\n"
+    assert await states(lines[0], fits_itself, lines[2]) == [
+        (1, "intact"), (2, "intact"), (3, "altered"),
+    ]  # fmt: skip
     assert await states(lines[0], lines[2]) == [(1, "intact"), (2, "missing"), (3, "intact")]
     assert (1, "reordered") in await states(lines[1], lines[0], lines[2])
     assert await states(lines[0], lines[1]) == [(1, "intact"), (2, "intact")]
@@ -492,6 +513,20 @@ async def test_a_journal_under_a_key_cannot_be_forged(
     assert [each.state for each in (await store.verify("a")).entries] == ["altered"]
     monkeypatch.delenv("TOOLNEXUS_STORE_KEY")
     assert [each.state for each in (await store.verify("a")).entries] == ["unverifiable"]
+
+
+async def test_two_stores_write_one_journal(durable_url: str, opened: Opened) -> None:
+    stores = [opened(durable_url, snapshots=50) for _ in range(2)]
+
+    async def rewrite(store: Store, who: str) -> None:
+        for n in range(6):
+            await store.save("a", [{"role": "user", "content": f"{who} {n}"}, *talk(1, 3)])
+
+    await asyncio.gather(*(rewrite(store, f"{n}") for n, store in enumerate(stores)))
+    found = await stores[0].verify("a")
+    assert found.ok
+    assert [each.seq for each in found.entries] == list(range(1, len(found.entries) + 1))
+    assert sum(each.effect for each in found.entries) == 11
 
 
 class Crash(Exception):

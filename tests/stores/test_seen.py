@@ -58,7 +58,12 @@ async def test_a_sibling_stays_where_it_was() -> None:
 
     waiting = asyncio.create_task(waits())
     await asyncio.sleep(0)
-    await in_a_task(lambda: (seen.note(HERE, "v1", "a", None), seen.moved(HERE, "v1", "v2")))
+
+    def sibling() -> None:
+        seen.note(HERE, "v1", "a", None)
+        seen.moved(HERE, "v1", "v2")
+
+    await in_a_task(sibling)
     go_on.set()
     assert await waiting == "v1"
 

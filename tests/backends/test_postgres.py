@@ -235,7 +235,7 @@ async def test_a_server_that_turns_read_only_for_a_while_is_survived(
         fresh_postgres.query("SELECT pg_reload_conf()")
 
     await asyncio.to_thread(set_read_only, "on")
-    hasty = opened(fresh_postgres.url, timeout=0.5)
+    hasty = opened(fresh_postgres.url, timeout=2)
     with pytest.raises(Unavailable, match="read-only") as caught:
         await hasty.save("a", turns(3))
     assert not caught.value.ambiguous

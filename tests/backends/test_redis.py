@@ -244,7 +244,7 @@ async def test_a_replica_is_waited_for_until_it_is_promoted(
     await store.save("a", turns(1))
     fresh_redis.ask("REPLICAOF", "127.0.0.1", "1")
     with pytest.raises(Unavailable, match="read-only"):
-        await opened(fresh_redis.url, timeout=0.3).save("a", turns(3))
+        await opened(fresh_redis.url, timeout=2).save("a", turns(3))
     saving = asyncio.create_task(store.save("a", turns(2)))
     await asyncio.sleep(0.1)
     assert not saving.done()

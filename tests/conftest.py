@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toolnexus_stores import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
-DURABLE = ("file", "sqlite")
+pytest_plugins = [
+    "tests.servers.fixtures",
+    "tests.servers.pgbouncer",
+    "tests.servers.redis_groups",
+]
+
+SERVED = ("postgres", "redis", "s3")
+DURABLE = ("file", "sqlite", *SERVED)
 BACKENDS = ("memory", *DURABLE)
 
 
-def url_of(backend: str, place: Path) -> str:
-    """A URL of *backend* whose storage is fresh and below *place*."""
+def url_of(backend: str, request: pytest.FixtureRequest) -> str:
+    """A URL of *backend* whose storage is fresh: below the test's directory, or on a server."""
+    if backend in SERVED:
+        url: str = request.getfixturevalue(backend).fresh_url()
+        return url
+    place = request.getfixturevalue("tmp_path")
     return {
         "memory": "memory://",
         "file": f"file://{place}/transcripts",
@@ -26,15 +36,15 @@ def url_of(backend: str, place: Path) -> str:
 
 
 @pytest.fixture(params=DURABLE)
-def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def durable_url(request: pytest.FixtureRequest) -> str:
     """The URL of fresh storage that a second store, or a second process, can open too."""
-    return url_of(request.param, tmp_path)
+    return url_of(request.param, request)
 
 
 @pytest.fixture(params=BACKENDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest) -> str:
     """The URL of fresh storage on each backend."""
-    return url_of(request.param, tmp_path)
+    return url_of(request.param, request)
 
 
 @pytest.fixture
@@ -42,7 +52,7 @@ async def opened() -> AsyncIterator[Callable[..., Store]]:
     """`open_store`, with every store closed when the test ends."""
     stores: list[Store] = []
 
-    def open_and_note(url: str, **options: object) -> Store:
+    def open_and_note(url: str, **options: Any) -> Store:
         stores.append(open_store(url, **options))
         return stores[-1]
 

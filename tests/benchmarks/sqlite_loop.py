@@ -230,7 +230,7 @@ async def store_turn(store: Store, id: str, turn: Turn) -> Cost:
     return Cost(read - start, perf_counter() - read, process_time() - busy)
 
 
-def opened(path: Path, **options: object) -> Store:
+def opened(path: Path, **options: Any) -> Store:
     """The store over the database at *path*, everything at its default."""
     return open_store(f"sqlite:///{path}", **options)
 

@@ -191,7 +191,7 @@ class Store:
         return await self._run(work)
 
     async def snapshot(self, id: str) -> str | None:
-        """Keep the transcript of *id* as it is; the snapshot's digest, or None if there is none.
+        """Keep the transcript of *id* as it is; the snapshot's digest, None if it has no message.
 
         Raises `ValueError` for a store that keeps no snapshots.
         """
@@ -205,7 +205,7 @@ class Store:
             ):
                 transcript = Transcript(engine.mirror, operation, place[1], id)
                 known = await transcript.current()
-                if known is None:
+                if known is None or not known.frozen:
                     return None
                 keeper = self._keeper(engine, operation, caller, id)
                 assert keeper is not None  # noqa: S101 - snapshots are on

@@ -241,6 +241,8 @@ async def test_only_so_many_snapshots_are_kept(url: str, opened: Opened, most: i
 
 async def test_a_snapshot_by_hand(store: Store) -> None:
     assert await store.snapshot("a") is None
+    await store.save("a", [])
+    assert await store.snapshot("a") is None
     await store.save("a", FULL)
     digest = await store.snapshot("a")
     assert digest is not None

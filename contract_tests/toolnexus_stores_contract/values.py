@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 
 from .check import Violation
 
-__all__ = ["Message", "difference", "require_one_of", "require_same", "shown", "transcript"]
+__all__ = ["Message", "difference", "require_one_of", "require_same", "shown", "stamp_of"]
+__all__ += ["transcript"]
 
 Message: TypeAlias = dict[str, Any]
 
@@ -32,6 +33,20 @@ def transcript(stamp: str, total: int, *, characters: int = 0) -> list[Message]:
         }
         for index in range(total)
     ]
+
+
+def stamp_of(value: object) -> str | None:
+    """The stamp of *value*; None if it is None. `Violation` if it is not one whole transcript."""
+    __tracebackhide__ = True
+    if value is None:
+        return None
+    first = value[0] if isinstance(value, list) and value else None
+    stamp = first.get("stamp") if isinstance(first, dict) else None
+    total = first.get("total") if isinstance(first, dict) else None
+    if not (isinstance(stamp, str) and isinstance(total, int)):
+        raise Violation(f"get gave {_told(value)}")
+    require_same(value, transcript(stamp, total))
+    return stamp
 
 
 def shown(value: object) -> str:

@@ -24,7 +24,9 @@ from .options import DriverOptions, Location, StoreOptions
 from .store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from .driver import Driver
 
 __all__ = ["open_store", "store_from_config"]
 
@@ -47,19 +49,17 @@ def open_store(url: str | None = None, **overrides: object) -> Store:
         url = os.environ.get(_URL_VARIABLE)
         if not url:
             raise InvalidURL(f"give open_store a URL, or set {_URL_VARIABLE}")
-    location, query = _taken_apart(url)
-    model = _options_of(location.scheme)
-    _require(location.scheme, model)
-    values = {**query, **overrides}
-    place = model.locate(location)
-    of_driver = model.model_fields.keys() - place.keys()
-    _refuse_unknown(values, of_driver | StoreOptions.model_fields.keys())
-    options = _validated(
-        StoreOptions, {k: v for k, v in values.items() if k in StoreOptions.model_fields}
-    )
-    chosen = {k: v for k, v in values.items() if k in of_driver}
-    driver = _validated(model, {**chosen, **place}).driver
-    return Store(driver, options, label=_redacted(location))
+    options, driver, location = _chosen(url, overrides)
+    return Store(driver.driver, options, label=_redacted(location))
+
+
+def driver_at(url: str) -> Callable[[], Driver]:
+    """What makes the drivers of *url*, not open yet, each over the same storage; for their tests.
+
+    Raises `InvalidURL` or `MissingExtra`.
+    """
+    _, driver, _ = _chosen(url, {})
+    return driver.driver
 
 
 def store_from_config(config: str | os.PathLike[str] | Mapping[str, object]) -> Store:
@@ -80,6 +80,23 @@ def store_from_config(config: str | os.PathLike[str] | Mapping[str, object]) -> 
     if not isinstance(url, str):
         raise InvalidURL(f"the configuration's {_CONFIG_KEY!r} has no 'url'")
     return open_store(url, **values)
+
+
+def _chosen(
+    url: object, overrides: Mapping[str, object]
+) -> tuple[StoreOptions, DriverOptions, Location]:
+    location, query = _taken_apart(url)
+    model = _options_of(location.scheme)
+    _require(location.scheme, model)
+    values = {**query, **overrides}
+    place = model.locate(location)
+    of_driver = model.model_fields.keys() - place.keys()
+    _refuse_unknown(values, of_driver | StoreOptions.model_fields.keys())
+    options = _validated(
+        StoreOptions, {k: v for k, v in values.items() if k in StoreOptions.model_fields}
+    )
+    chosen = {k: v for k, v in values.items() if k in of_driver}
+    return options, _validated(model, {**chosen, **place}), location
 
 
 def _config_of(path: Path) -> Mapping[str, object]:

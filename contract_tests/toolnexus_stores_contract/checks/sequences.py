@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 @check("core", "A suspended turn rolls back: the halted transcript, then the one before the turn.")
 async def rollback(subject: Subject) -> None:
+    """The client saves the halted transcript, then the runtime saves the one from before the turn.
+    The second one must win, whatever its length.
+    """
     store = await subject.open()
     for before in (transcript("before", 4), []):
         id = subject.new_id()
@@ -29,6 +32,7 @@ async def rollback(subject: Subject) -> None:
 
 @check("core", "A completion gate reads and saves twice in one turn.")
 async def gated_turn(subject: Subject) -> None:
+    """A gate that refuses an answer makes the client get and save again, within the turn."""
     store = await subject.open()
     id = subject.new_id()
     messages = transcript("first", 2)
@@ -44,6 +48,9 @@ async def gated_turn(subject: Subject) -> None:
 
 @check("core", "A compaction replaces the transcript by a summary, which later turns extend.")
 async def compaction(subject: Subject) -> None:
+    """After a compaction the stored transcript is a summary and a tail, and the next turn adds to
+    that.
+    """
     store = await subject.open()
     id = subject.new_id()
     system = {"role": "system", "content": "Be brief."}

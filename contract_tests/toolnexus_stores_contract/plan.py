@@ -74,11 +74,8 @@ def planned(
     if select:
         chosen = _selected(chosen, select)
     tested = {check.level for check in chosen}
-    claimed = (
-        {known[0], *claims}
-        if claims is not None
-        else set(levels or tested if select else known[:1])
-    )
+    unsaid = levels or (tested if select else known[:1])
+    claimed = set(unsaid) if claims is None else {known[0], *claims}
     expected = dict(expected_failures or {})
     for id in expected:
         named(id, kind)

@@ -89,8 +89,7 @@ class _InProcess:
         try:
             answer = await self._asked({"limit": limit})
         except _Gone as gone:
-            where = self._place()
-            raise NotAStore(f"no answer: {gone}" + (f" ({where})" if where else "")) from None
+            raise NotAStore(_no_answer(gone, self._place())) from None
         if "not_a_store" in answer:
             raise NotAStore(answer["not_a_store"])
         return set(answer["methods"])
@@ -181,6 +180,10 @@ def _blocked(limit: float) -> str:
     return f"did not end within {limit:g} s, and blocks its event loop"
 
 
+def _no_answer(gone: _Gone, where: str) -> str:
+    return f"no answer: {gone}" + (f" ({where})" if where else "")
+
+
 def _ending(code: int) -> str:
     how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
     return f"the process that the store was opened in {how}"
@@ -210,7 +213,7 @@ class _InThread:
         try:
             return set(await self._done(probe(self._kind, self._factory, limit), limit))
         except _Gone as gone:
-            raise NotAStore(f"no answer: {gone} {self._place}".rstrip()) from None
+            raise NotAStore(_no_answer(gone, self._place)) from None
 
     async def attempt(self, check: Check, limit: float) -> Outcome:
         """See `Runner`."""
@@ -226,7 +229,7 @@ class _InThread:
         thread = threading.Thread(target=_run, args=(work, done), name="check", daemon=True)
         thread.start()
         try:
-            async with asyncio.timeout(limit + _PATIENCE):
+            async with asyncio.timeout(limit + LATE):
                 return await asyncio.wrap_future(done)
         except TimeoutError:
             if done.done() and not done.cancelled():

@@ -63,8 +63,11 @@ def require_same(seen: object, promised: object, when: str = "get") -> None:
     """Raise `Violation` unless *seen* is exactly *promised*: types and key order included."""
     __tracebackhide__ = True
     found = difference(seen, promised)
-    if found is not None:
-        raise Violation(f"{when} gave {_told(seen)}: {found}")
+    if found is None:
+        return
+    if type(seen) is not type(promised):
+        raise Violation(f"{when} gave {_told(seen)}, not {_told(promised)}")
+    raise Violation(f"{when} gave {_told(seen)}: {found}")
 
 
 def require_one_of(seen: object, *promised: object, when: str = "get") -> None:

@@ -100,7 +100,7 @@ def test_a_violation_says_what_was_promised_and_what_was_seen(run: Run) -> None:
     result.stdout.fnmatch_lines(
         [
             "*A transcript that was saved empty is an empty list, not None.",
-            "*get gave None: the value is None, not *",
+            "*get gave None, not an empty transcript",
         ]
     )
 

@@ -61,6 +61,7 @@ async def readers(subject: DriverSubject) -> None:
         for _ in range(8):
             for meta, texts in reversed(records.items()):
                 await driver.put(key, texts, meta=meta)
+                await asyncio.sleep(0)  # a driver in memory would not let the readers read
 
     async def read(until: asyncio.Task[None]) -> None:
         while not until.done():

@@ -80,13 +80,16 @@ async def listed_meanwhile(subject: DriverSubject) -> None:
     async def come_and_go(name: str) -> None:
         for turn in range(10):
             await driver.put(f"{base}/{name}-{turn}/deeper", [])
+            await asyncio.sleep(0)  # a driver in memory would not let the listing have its turn
             await driver.delete(f"{base}/{name}-{turn}/deeper")
 
-    changing = asyncio.gather(*(come_and_go(name) for name in ("a", "z")))
-    while not changing.done():
-        found = await driver.keys(f"{base}/")
-        for key in steady:
-            if found.count(key) != 1:
-                raise Violation(f"keys gave {shown(key)} {found.count(key)} times meanwhile")
-        await asyncio.sleep(0)
-    await changing
+    async def read(until: asyncio.Task[None]) -> None:
+        while not until.done():
+            found = await driver.keys(f"{base}/")
+            for key in steady:
+                if found.count(key) != 1:
+                    raise Violation(f"keys gave {shown(key)} {found.count(key)} times meanwhile")
+            await asyncio.sleep(0)
+
+    changing = [asyncio.create_task(come_and_go(name)) for name in ("a", "z")]
+    await asyncio.gather(*changing, *(read(each) for each in changing))

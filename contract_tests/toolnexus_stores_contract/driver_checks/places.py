@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from toolnexus_stores_contract.check import Violation
 from toolnexus_stores_contract.driver_programs import count_up, put, read
 from toolnexus_stores_contract.driver_subject import check, edit, texts_of
+from toolnexus_stores_contract.factory import NotAStore
 from toolnexus_stores_contract.values import require_same
 
 if TYPE_CHECKING:
@@ -49,7 +51,10 @@ async def opened_twice(subject: DriverSubject) -> None:
 @check("Drivers that are opened at once on fresh storage all open.")
 async def opened_at_once(subject: DriverSubject) -> None:
     """Workers start together, and each of them makes what does not exist yet."""
-    drivers = await asyncio.gather(*(subject.open() for _ in range(6)))
+    try:
+        drivers = await asyncio.gather(*(subject.open() for _ in range(6)))
+    except NotAStore as error:
+        raise Violation(str(error)) from error
     keys = [subject.new_key() for _ in drivers]
     puts = (each.put(key, texts_of(key, 1)) for each, key in zip(drivers, keys, strict=True))
     await asyncio.gather(*puts)

@@ -114,7 +114,7 @@ async def cut(subject: DriverSubject) -> None:
 @check("An edit that keeps nothing replaces every text.")
 async def replaced(subject: DriverSubject) -> None:
     """Whatever its length: also one that is as long as what it replaces, or shorter."""
-    versions = [texts_of(f"{total}", total) for total in (4, 4, 9, 2, 2)]
+    versions = [texts_of(f"{n}", total) for n, total in enumerate((4, 4, 9, 2, 2))]
     await _edited(subject, *((0, texts) for texts in versions))
 
 

@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 
-.PHONY: demo test check lint types bench clean
+.PHONY: demo test check lint types bench matrix clean
 
 demo: $(VENV)/installed ## An agent's conversation survives a kill; worth watching
 	$(RUN) examples/demo.py
@@ -22,6 +22,9 @@ types: $(VENV)/installed
 
 bench: $(VENV)/installed ## Ratios against a raw sqlite3 loop, measured side by side
 	$(RUN) tests/benchmarks/sqlite_loop.py
+
+matrix: $(VENV)/installed ## Which check catches which broken store
+	$(RUN) -m tests.contract.matrix
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

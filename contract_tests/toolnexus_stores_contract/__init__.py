@@ -48,9 +48,9 @@ __all__ = [
     "StoreContract",
     "Violation",
     "all_checks",
+    "all_driver_checks",
     "check_driver",
     "check_store",
-    "driver_checks",
     "perform",
 ]
 
@@ -60,7 +60,7 @@ def all_checks() -> tuple[Check, ...]:
     return all_of("store")
 
 
-def driver_checks() -> tuple[Check, ...]:
+def all_driver_checks() -> tuple[Check, ...]:
     """Every check of drivers."""
     return all_of("driver")
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from toolnexus_stores.cli import _app
-from toolnexus_stores_contract import LEVELS, all_checks, driver_checks
+from toolnexus_stores_contract import LEVELS, all_checks, all_driver_checks
 from typer.testing import CliRunner
 
 from tests.conftest import url_of
@@ -109,12 +109,12 @@ def test_the_list_has_every_check() -> None:
     assert lines[::2] == [check.id for check in all_checks()]
     assert [line.strip() for line in lines[1::2]] == [check.promise for check in all_checks()]
     assert run("--list", "--level", "durable").stdout.startswith("durable.reopened\n")
-    assert run("--list", "--driver").stdout.count("driver.") == len(driver_checks())
+    assert run("--list", "--driver").stdout.count("driver.") == len(all_driver_checks())
 
 
-@pytest.mark.parametrize("check", [*all_checks()[:3], driver_checks()[0]], ids=lambda c: c.id)
+@pytest.mark.parametrize("check", [*all_checks()[:3], all_driver_checks()[0]], ids=lambda c: c.id)
 def test_a_check_is_explained(check: object) -> None:
-    [check] = [each for each in (*all_checks(), *driver_checks()) if each is check]
+    [check] = [each for each in (*all_checks(), *all_driver_checks()) if each is check]
     text = run("--explain", check.id).stdout
     assert text.startswith(f"{check.id}\n\nPromise: {check.promise}\n\nWhy: {check.why}\n\n")
     assert text.endswith(check.source)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from toolnexus_stores_contract import Check, DriverContract, Violation, driver_checks, perform
+from toolnexus_stores_contract import Check, DriverContract, Violation, all_driver_checks, perform
 
 from tests.conftest import url_of
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .mutants import Mutant
 
-BY_ID = {check.id: check for check in driver_checks()}
+BY_ID = {check.id: check for check in all_driver_checks()}
 ONLY_HERE = {"driver.another_process", "driver.processes_at_once"}
 
 
@@ -32,7 +32,7 @@ def test_a_mutant_is_caught(mutant: Mutant, caught_by: str, tmp_path: Path) -> N
     assert BY_ID[caught_by].promise in str(caught.value)
 
 
-@pytest.mark.parametrize("check", driver_checks(), ids=lambda check: check.id)
+@pytest.mark.parametrize("check", all_driver_checks(), ids=lambda check: check.id)
 @pytest.mark.parametrize("good", ["DictDriver", "FolderDriver"])
 def test_a_good_driver_passes(check: Check, good: str, tmp_path: Path) -> None:
     if good == "FolderDriver" or check.id not in ONLY_HERE:
@@ -45,7 +45,7 @@ def test_every_check_catches_a_mutant() -> None:
     assert BY_ID.keys() - caught == set()
 
 
-@pytest.mark.parametrize("check", driver_checks(), ids=lambda check: check.id)
+@pytest.mark.parametrize("check", all_driver_checks(), ids=lambda check: check.id)
 def test_a_check_says_what_and_why(check: Check) -> None:
     assert check.promise.endswith(".")
     assert check.why.endswith(".")

@@ -66,6 +66,8 @@ class TestTheRuntimesOwnStore(StoreContract):
         "core.cycles": _AS_IT_IS,
         "core.messages_that_are_not_objects": _AS_IT_IS,
         "core.refused_first_save": _AS_IT_IS,
+        "core.refusals_are_typed": _AS_IT_IS,
         "core.refusals_keep_secrets": _AS_IT_IS,
+        "core.retried": _AS_IT_IS,
         "concurrent.copied_at_entry": _SHALLOW,
     }

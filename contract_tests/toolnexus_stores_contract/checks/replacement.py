@@ -22,7 +22,7 @@ async def read_your_write(subject: Subject) -> None:
         require_same(await store.get(id), messages)
 
 
-@check("core", "Two openings of the same get give the same: reading changes nothing.")
+@check("core", "Each get gives the same until the next save: reading changes nothing.")
 async def read_twice(subject: Subject) -> None:
     """An agent's turn gets its transcript twice: the runtime does, and then the client that it
     drives.

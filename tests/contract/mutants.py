@@ -72,7 +72,7 @@ def named(name: str, place: object) -> str:
 # Missing and empty.
 
 
-@mutant("core.saved_empty", "core.emptied", "core.rollback")
+@mutant("core.saved_empty")
 class EmptyAsMissing(TextStore):
     async def get(self, id: str) -> list[Message] | None:
         return await super().get(id) or None
@@ -390,7 +390,7 @@ class KnowsItsRoles(TextStore):
 # Refusals.
 
 
-@mutant("core.content_that_is_not_json", "core.refused_first_save", "core.cycles")
+@mutant("core.content_that_is_not_json", "core.cycles")
 class SwallowsErrors(TextStore):
     async def save(self, id: str, messages: list[Message]) -> None:
         try:
@@ -710,6 +710,25 @@ class MemoryOnly(DirectoryStore):
 
     async def save(self, id: str, messages: list[Message]) -> None:
         await self.memory.save(id, messages)
+
+
+@mutant("durable.reopened_empty")
+class HasNoFileForNothing(DirectoryStore):
+    """Removes the file of an empty transcript, and remembers that it did."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.empty: set[str] = set()
+
+    async def get(self, id: str) -> list[Message] | None:
+        return [] if id in self.empty else await super().get(id)
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        await super().save(id, messages)
+        self.empty.discard(id)
+        if not messages:
+            self.empty.add(id)
+            self.file(id).unlink()
 
 
 @mutant("durable.opened_twice", "durable.history", "durable.another_process")

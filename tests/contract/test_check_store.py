@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ODD = "tests.contract.odd_stores"
 SHRINKS = ["core.shrinks"]
 BY_ID = {check.id: check for check in all_checks()}
-FORGETS = ["core.saved_empty", "core.emptied", "core.rollback"]
+FORGETS = ["core.saved_empty"]
 
 
 def checked(factory: Any, **options: Any) -> Report:
@@ -85,6 +85,7 @@ def test_what_is_claimed_and_broken_is_a_violation() -> None:
     assert report.exit_code == BROKEN
     assert [outcome.check.id for outcome in report.violations] == [
         "durable.reopened",
+        "durable.reopened_empty",
         "durable.reopened_exactly",
         "durable.reopened_and_extended",
     ]
@@ -113,7 +114,7 @@ def test_a_callable_is_not_tested_across_processes() -> None:
 def test_expected_failures() -> None:
     reasons = dict.fromkeys(FORGETS, "by design")
     report = checked(f"{ODD}:Forgets", select=[*FORGETS, *SHRINKS], expected_failures=reasons)
-    assert (report.exit_code, report.summary) == (KEPT, "core 1/4")
+    assert (report.exit_code, report.summary) == (KEPT, "core 1/2")
     assert "Fails as expected\n  core.saved_empty: by design\n" in to_text(report)
 
     stale = {**reasons, "core.shrinks": "once"}

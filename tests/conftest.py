@@ -10,6 +10,7 @@ from toolnexus_stores import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
 pytest_plugins = [
     "tests.servers.fixtures",
@@ -27,7 +28,11 @@ def url_of(backend: str, request: pytest.FixtureRequest) -> str:
     if backend in SERVED:
         url: str = request.getfixturevalue(backend).fresh_url()
         return url
-    place = request.getfixturevalue("tmp_path")
+    return url_below(backend, request.getfixturevalue("tmp_path"))
+
+
+def url_below(backend: str, place: Path) -> str:
+    """A URL of a *backend* without a server, whose storage is fresh and below *place*."""
     return {
         "memory": "memory://",
         "file": f"file://{place}/transcripts",

@@ -98,6 +98,15 @@ def _resolved(
     return _redacted(location), _validated(model, {**chosen, **place}).driver, options
 
 
+def driver_at(url: str) -> Callable[[], Driver]:
+    """What makes the drivers of *url*, not open yet, each over the same storage; for their tests.
+
+    Raises `InvalidURL` or `MissingExtra`.
+    """
+    _, driver, _ = _resolved(url, {})
+    return driver
+
+
 def store_from_config(
     config: str | os.PathLike[str] | Mapping[str, object],
     *,

@@ -76,7 +76,5 @@ class TestTheRuntimesOwnStore(StoreContract):
         "core.content_that_is_not_json": _AS_IT_IS,
         "core.cycles": _AS_IT_IS,
         "core.messages_that_are_not_objects": _AS_IT_IS,
-        "core.refused_first_save": _AS_IT_IS,
-        "core.refusals_keep_secrets": _AS_IT_IS,
         "concurrent.copied_at_entry": _SHALLOW,
     }

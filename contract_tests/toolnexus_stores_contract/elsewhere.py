@@ -39,7 +39,8 @@ async def _run(request: dict[str, Any], answers: TextIO) -> None:
     subject = subject_of(request["kind"], request["factory"])
     opened = await subject.open()
     _say(answers, {"ready": True})
-    await asyncio.to_thread(sys.stdin.readline)
+    if not await asyncio.to_thread(sys.stdin.readline):
+        return  # whoever asked has gone
     try:
         _say(answers, {"result": await program(opened, *request["arguments"])})
     except Violation as violation:

@@ -44,9 +44,9 @@ def check(  # noqa: PLR0913 - the options of the command
     store: Annotated[
         str,
         typer.Argument(
-            metavar="URL | MODULE:FACTORY | 'MODULE:FACTORY(ARGUMENTS)'",
-            help="What opens the store, each time on the same storage. Give it fresh storage: the "
-            "suite leaves conversations behind.",
+            help="A URL of ours, module:factory, or 'module:factory(arguments)': what opens the "
+            "store, each time on the same storage. Give it fresh storage, as the suite leaves "
+            "conversations behind.",
             show_default=False,
         ),
     ] = "",

@@ -84,8 +84,8 @@ class _Driver(DriverContract):
     backend: str
 
     @pytest.fixture(autouse=True)
-    def storage(self, tmp_path: Path) -> None:
-        self.factory = url_of(self.backend, tmp_path)
+    def storage(self, request: pytest.FixtureRequest) -> None:
+        self.factory = url_of(self.backend, request)
 
 
 _ONE_PROCESS = "memory is this process's alone"
@@ -105,3 +105,15 @@ class TestFileDriver(_Driver):
 
 class TestSqliteDriver(_Driver):
     backend = "sqlite"
+
+
+class TestPostgresDriver(_Driver):
+    backend = "postgres"
+
+
+class TestRedisDriver(_Driver):
+    backend = "redis"
+
+
+class TestS3Driver(_Driver):
+    backend = "s3"

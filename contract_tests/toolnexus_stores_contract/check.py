@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from .subject import Subject
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DRIVER_LEVELS",
     "LEVELS",
+    "METHODS",
     "Check",
     "Level",
     "Need",
@@ -29,20 +30,27 @@ __all__ = [
     "check",
 ]
 
-Level = Literal["core", "concurrent", "durable", "management", "driver"]
+Level = Literal["core", "concurrent", "durable", "snapshots", "management", "driver"]
 """``core``: the two methods. ``concurrent``: one store used from many tasks, threads and event
 loops. ``durable``: what was saved is there for the next store and for other processes.
+``snapshots``: what a save drops is kept, with ``snapshots(id)`` and ``restore(id, digest)``.
 ``management``: ``ids()``, ``delete(id)`` and ``close()`` beside the two methods. ``driver``: the
 protocol of `toolnexus_stores.driver`, which no store has to know of."""
 
-LEVELS: tuple[Level, ...] = ("core", "concurrent", "durable", "management")
+LEVELS: tuple[Level, ...] = ("core", "concurrent", "durable", "snapshots", "management")
 """What a store can claim, in the order in which it is tested."""
 
 DRIVER_LEVELS: tuple[Level, ...] = ("driver",)
 """What a driver claims."""
 
-Need = Literal["name", "ids", "delete", "close"]
+Need = Literal["name", "snapshots", "restore", "ids", "delete", "close"]
 """``name``: another process can call the factory, as it is named by a string. Else a method."""
+
+METHODS: Mapping[Level, tuple[Need, ...]] = {
+    "snapshots": ("snapshots", "restore"),
+    "management": ("ids", "delete", "close"),
+}
+"""What a store that claims the level has beside ``get`` and ``save``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, final
 
-from .check import NotApplicable, Violation
+from .check import METHODS, NotApplicable, Violation
 from .factory import Factory, NotAStore, described, enter, passwords_of, resolve
 from .process import Process
 
@@ -116,7 +116,7 @@ class Subject(SubjectBase):
 
 def _require(check: Check, methods: set[str]) -> None:
     missing = [need for need in check.needs if need != "name" and need not in methods]
-    if missing and check.level == "management":
+    if missing and missing[0] in METHODS.get(check.level, ()):
         raise Violation(f"the store has no {missing[0]}()")
     if missing:
         raise NotApplicable(f"the store has no {missing[0]}()")
@@ -151,6 +151,18 @@ class Opened:
         __tracebackhide__ = True
         return await _called("delete", self.raw.delete(id))
 
+    async def snapshots(self, id: str) -> list[str]:
+        """The digests that the store's ``snapshots`` gives, newest first."""
+        __tracebackhide__ = True
+        found = await _called("snapshots", self.raw.snapshots(id))
+        return [each.digest for each in found]
+
+    async def restore(self, id: str, digest: str) -> list[Message]:
+        """The store's ``restore``."""
+        __tracebackhide__ = True
+        found: list[Message] = await _called("restore", self.raw.restore(id, digest))
+        return found
+
     async def close(self) -> None:
         """The store's ``close``."""
         __tracebackhide__ = True
@@ -176,5 +188,5 @@ def reader_of(store: Any) -> Any:
 
 def methods_of(store: object) -> set[str]:
     """Which of the methods that a check can need *store* has."""
-    names = ("get", "load", "save", "ids", "delete", "close")
+    names = ("get", "load", "save", "snapshots", "restore", "ids", "delete", "close")
     return {name for name in names if callable(getattr(store, name, None))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
+from .check import METHODS
 from .factory import NotAStore, shown_factory, without_passwords
 from .plan import planned
 from .report import Report
@@ -142,8 +143,8 @@ class _Run:
         """Whether to make *check*: what is not claimed is tried out as far as it makes sense."""
         if check.level in self._plan.claims:
             return True
-        missing = [need for need in check.needs if need != "name" and need not in methods]
-        if check.level == "management" and missing:
+        missing = [need for need in METHODS.get(check.level, ()) if need not in methods]
+        if missing:
             self._not_offered.setdefault(check.level, f"the store has no {missing[0]}()")
         return check.level not in self._not_offered
 

@@ -1,4 +1,4 @@
-"""Two small stores that keep every promise they claim: what the mutants are derived from.
+"""Three small stores that keep every promise they claim: what the mutants are derived from.
 
 Also what an author might write: thirty lines each, no library.
 """
@@ -12,6 +12,8 @@ import json
 import os
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
+from shutil import rmtree
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -94,6 +96,51 @@ class DirectoryStore:
 
     async def _closed(self, *_: object) -> None:
         raise RuntimeError("closed")
+
+
+@dataclass(frozen=True)
+class Kept:
+    digest: str
+
+
+class KeepingStore(DirectoryStore):
+    """Keeps what a save replaces, unless the new transcript begins with it or is its beginning."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        text = encoded(messages)
+        stored = await super().get(id) or []
+        new: list[Message] = json.loads(text)
+        shorter = min(len(stored), len(new))
+        if encoded(stored[:shorter]) != encoded(new[:shorter]):
+            self.keep(id, encoded(stored))
+        await super().save(id, new)
+
+    def drawer(self, id: str) -> Path:
+        return self.file(id).with_suffix(".kept")
+
+    def keep(self, id: str, text: str) -> None:
+        drawer = self.drawer(id)
+        drawer.mkdir(exist_ok=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        (drawer / digest).unlink(missing_ok=True)
+        self.write(drawer / digest, text)
+
+    async def snapshots(self, id: str) -> list[Kept]:
+        with suppress(FileNotFoundError):
+            kept = sorted(self.drawer(id).iterdir(), key=lambda file: file.stat().st_mtime_ns)
+            return [Kept(file.name) for file in reversed(kept)]
+        return []
+
+    async def restore(self, id: str, digest: str) -> list[Message]:
+        if Kept(digest) not in await self.snapshots(id):
+            raise LookupError("there is no such snapshot")
+        messages: list[Message] = json.loads((self.drawer(id) / digest).read_text("ascii"))
+        await self.save(id, messages)
+        return messages
+
+    async def delete(self, id: str) -> bool:
+        rmtree(self.drawer(id), ignore_errors=True)
+        return await super().delete(id)
 
 
 async def settle() -> None:

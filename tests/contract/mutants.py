@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .good_stores import DirectoryStore, Message, TextStore, encoded, settle
+from .good_stores import DirectoryStore, KeepingStore, Kept, Message, TextStore, encoded, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -908,3 +908,135 @@ class HidesTheDeleted(DirectoryStore):
 class WorksOnAfterClose(DirectoryStore):
     async def close(self) -> None:
         return
+
+
+# Snapshots.
+
+
+@mutant("snapshots.kept", "snapshots.each_of_several", "snapshots.stale_save")
+class KeepsAfterTheSave(KeepingStore):
+    """Looks at what is stored when it is too late."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        await DirectoryStore.save(self, id, messages)
+        await super().save(id, messages)
+
+
+@mutant("snapshots.kept")
+class KeepsItsSummary(KeepingStore):
+    """Keeps the transcript, with the summary that was made of it."""
+
+    def keep(self, id: str, text: str) -> None:
+        kept = json.loads(text)
+        super().keep(id, encoded([*kept, {"role": "system", "content": "a summary"}]))
+
+
+@mutant("snapshots.nothing_dropped")
+class KeepsEveryTurn(KeepingStore):
+    async def save(self, id: str, messages: list[Message]) -> None:
+        if stored := await self.get(id):
+            self.keep(id, encoded(stored))
+        await super().save(id, messages)
+
+
+@mutant("snapshots.each_of_several", "snapshots.restored_by_mistake")
+class KeepsOnlyTheFirst(KeepingStore):
+    def keep(self, id: str, text: str) -> None:
+        if not self.drawer(id).exists():
+            super().keep(id, text)
+
+
+@mutant("snapshots.edited")
+class CountsMessages(KeepingStore):
+    """Takes a transcript that is no shorter for one that lost nothing."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        keeps = len(messages) < len(await self.get(id) or [])
+        await (KeepingStore if keeps else DirectoryStore).save(self, id, messages)
+
+
+@mutant("snapshots.stale_save")
+class LooksForSummaries(KeepingStore):
+    """Keeps what a compaction replaces, and nothing else."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        keeps = any(each["role"] == "system" for each in messages)
+        await (KeepingStore if keeps else DirectoryStore).save(self, id, messages)
+
+
+@mutant("snapshots.restored_by_mistake")
+class RestoresOver(KeepingStore):
+    """Puts the snapshot into the place of the transcript, without a save."""
+
+    async def restore(self, id: str, digest: str) -> list[Message]:
+        messages: list[Message] = json.loads((self.drawer(id) / digest).read_text("ascii"))
+        await DirectoryStore.save(self, id, messages)
+        return messages
+
+
+@mutant("snapshots.not_kept")
+class RestoresNothing(KeepingStore):
+    """Makes an empty transcript of a snapshot that is not there."""
+
+    async def restore(self, id: str, digest: str) -> list[Message]:
+        if Kept(digest) not in await self.snapshots(id):
+            await self.save(id, [])
+            return []
+        return await super().restore(id, digest)
+
+
+@mutant("snapshots.not_kept", "snapshots.deleted")
+class KeepsForAll(KeepingStore):
+    """One drawer: what is kept of one conversation is shown to every other."""
+
+    def drawer(self, id: str) -> Path:
+        return self.root / "all.kept"
+
+    async def delete(self, id: str) -> bool:
+        return await DirectoryStore.delete(self, id)
+
+
+@mutant("snapshots.reopened")
+class KeepsInMemory(KeepingStore):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.of: dict[str, dict[str, str]] = {}
+
+    def keep(self, id: str, text: str) -> None:
+        self.of.setdefault(id, {})[str(len(self.of.get(id, {})))] = text
+
+    async def snapshots(self, id: str) -> list[Kept]:
+        return [Kept(digest) for digest in reversed(self.of.get(id, {}))]
+
+    async def restore(self, id: str, digest: str) -> list[Message]:
+        messages: list[Message] = json.loads(self.of[id][digest])
+        await self.save(id, messages)
+        return messages
+
+
+@mutant("snapshots.not_listed")
+class KeepsConversations(KeepingStore):
+    """What it keeps is a conversation beside the others."""
+
+    def keep(self, id: str, text: str) -> None:
+        super().keep(id, text)
+        copy = f"{id}.snapshot"
+        self.write(self.file(copy), f"[{encoded([{'id': copy}])},{text}]")
+
+
+@mutant("snapshots.deleted")
+class ForgetsToForget(KeepingStore):
+    async def delete(self, id: str) -> bool:
+        return await DirectoryStore.delete(self, id)
+
+
+@mutant("snapshots.cancelled")
+class KeepsWithoutHaste(KeepingStore):
+    """Writes the transcript, and then what it replaced: a cancel comes between."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        stored = encoded(await self.get(id) or [])
+        await DirectoryStore.save(self, id, messages)
+        await settle()
+        if encoded(messages)[: len(stored) - 1] != stored[:-1]:
+            self.keep(id, stored)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from toolnexus_stores_contract import Check, Violation, all_checks, perform, process
 
-from .good_stores import DirectoryStore, TextStore
+from .good_stores import DirectoryStore, KeepingStore, TextStore
 from .mutants import MUTANTS, Mutant, named
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ BY_ID = {check.id: check for check in all_checks()}
 GOOD: dict[type, tuple[str, ...]] = {
     TextStore: ("core", "concurrent"),
     DirectoryStore: ("core", "concurrent", "durable", "management"),
+    KeepingStore: ("core", "snapshots", "management"),
 }
 
 

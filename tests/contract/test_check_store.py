@@ -61,9 +61,12 @@ def test_every_kind_of_callable(factory: Any) -> None:
 
 
 def test_claims_of_a_store_that_is_a_url(tmp_path: Path) -> None:
-    some = ["core.grows", "concurrent.retried", "durable.killed", "management.deleted"]
-    report = checked(url_below("sqlite", tmp_path), claims=LEVELS, select=some)
-    assert report.summary == "core 1/1 · concurrent 1/1 · durable 1/1 · management 1/1"
+    some = ["core.grows", "concurrent.retried", "durable.killed", "snapshots.kept"]
+    some += ["management.deleted"]
+    url = f"{url_below('sqlite', tmp_path)}?snapshots=10"
+    report = checked(url, claims=LEVELS, select=some)
+    levels = ("core", "concurrent", "durable", "snapshots", "management")
+    assert report.summary == " · ".join(f"{level} 1/1" for level in levels)
     assert (report.exit_code, report.violations, report.notes) == (KEPT, [], ())
 
 
@@ -71,12 +74,13 @@ def test_what_is_not_claimed_is_tried_out_and_noted() -> None:
     report = checked(f"{ODD}:TextStore", levels=None)
     assert report.claims == ("core",)
     assert report.exit_code == KEPT
-    assert report.not_offered.keys() == {"durable", "management"}
+    assert report.not_offered.keys() == {"durable", "snapshots", "management"}
+    assert report.not_offered["snapshots"] == "the store has no snapshots()"
     assert report.not_offered["management"] == "the store has no ids()"
     assert report.not_offered["durable"].startswith("durable.reopened: get gave None")
     assert [note.partition(" is ")[0] for note in report.notes] == ["concurrent"]
-    assert "core 58/58 · not claimed: concurrent (10/10 kept), durable, management" in to_text(
-        report
+    assert "core 58/58 · not claimed: concurrent (10/10 kept), durable, snapshots, management" in (
+        to_text(report)
     )
 
 

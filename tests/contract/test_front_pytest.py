@@ -204,7 +204,8 @@ def test_another_process_needs_storage_that_is_shared(run: Run) -> None:
 
 def test_a_durable_level_that_is_not_durable(run: Run) -> None:
     result = run("factory = 'mystore:fresh'", "claims = ('durable',)", options=("-k", "reopened"))
-    result.assert_outcomes(failed=sum("reopened" in check.id for check in all_checks()))
+    ids = [check.id for check in all_checks()]
+    result.assert_outcomes(failed=sum("durable.reopened" in id for id in ids))
 
 
 def test_the_suite_needs_neither_pytest_nor_our_stores() -> None:

@@ -16,22 +16,41 @@ if TYPE_CHECKING:
 
 
 class TestMemory(StoreContract):
+    factory = "memory://"
     claims = ("core", "concurrent", "management")
 
-    def factory(self) -> Store:
-        return open_store("memory://")
+
+class TestMemoryWithSnapshots(StoreContract):
+    factory = "memory://?snapshots=20"
+    claims = ("core", "concurrent", "snapshots", "management")
 
 
 class _Durable(StoreContract):
     backend: str
-    claims = LEVELS
+    claims = ("core", "concurrent", "durable", "management")
 
     @pytest.fixture(autouse=True)
     def storage(self, request: pytest.FixtureRequest) -> None:
         self.factory = url_of(self.backend, request)
 
 
+class _Keeping(StoreContract):
+    """With snapshots switched on, every other promise must be kept all the same."""
+
+    backend: str
+    claims = LEVELS
+
+    @pytest.fixture(autouse=True)
+    def storage(self, request: pytest.FixtureRequest) -> None:
+        url = url_of(self.backend, request)
+        self.factory = f"{url}{'&' if '?' in url else '?'}snapshots=20"
+
+
 class TestFile(_Durable):
+    backend = "file"
+
+
+class TestFileWithSnapshots(_Keeping):
     backend = "file"
 
 
@@ -39,7 +58,15 @@ class TestSqlite(_Durable):
     backend = "sqlite"
 
 
+class TestSqliteWithSnapshots(_Keeping):
+    backend = "sqlite"
+
+
 class TestPostgres(_Durable):
+    backend = "postgres"
+
+
+class TestPostgresWithSnapshots(_Keeping):
     backend = "postgres"
 
 
@@ -47,7 +74,15 @@ class TestRedis(_Durable):
     backend = "redis"
 
 
+class TestRedisWithSnapshots(_Keeping):
+    backend = "redis"
+
+
 class TestS3(_Durable):
+    backend = "s3"
+
+
+class TestS3WithSnapshots(_Keeping):
     backend = "s3"
 
 

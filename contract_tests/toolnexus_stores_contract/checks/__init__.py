@@ -21,6 +21,7 @@ from . import (
     refusals,
     replacement,
     sequences,
+    snapshots,
 )
 
 __all__ = ["CHECKS"]
@@ -37,6 +38,7 @@ _MODULES = (
     concurrency,
     cancellation,
     durability,
+    snapshots,
     management,
 )
 

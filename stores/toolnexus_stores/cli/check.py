@@ -54,8 +54,9 @@ def check(  # noqa: PLR0913 - the options of the command
     claim: Annotated[
         list[str] | None,
         typer.Option(
-            help="A level that the store claims: concurrent, durable, management; core always. "
-            "Several times, or separated by commas. What is not claimed is tried out and noted.",
+            help="A level that the store claims: concurrent, durable, snapshots, management; core "
+            "always. Several times, or separated by commas. What is not claimed is tried out and "
+            "noted.",
             show_default=False,
         ),
     ] = None,

@@ -35,8 +35,10 @@ types: $(VENV)/installed
 	$(RUN) -m mypy
 	$(VENV)/bin/pyright --pythonpath $(RUN)
 
-bench: $(VENV)/installed ## Ratios against a raw sqlite3 loop, measured side by side
-	$(RUN) tests/benchmarks/sqlite_loop.py
+bench: $(VENV)/installed ## Ratios against the raw drivers, measured side by side
+	$(RUN) -m tests.benchmarks.sqlite_loop
+	$(RUN) -m tests.benchmarks.servers
+	$(RUN) -m tests.benchmarks.compacting
 
 matrix: $(VENV)/installed ## Which check catches which broken store
 	$(RUN) -m tests.contract.matrix

@@ -1,6 +1,6 @@
 """A store over SQLite against a raw `sqlite3` loop, measured side by side in one run.
 
-    python tests/benchmarks/sqlite_loop.py [--turns N] [--rounds N] [--quick] [--dir PLACE]
+    python -m tests.benchmarks.sqlite_loop [--turns N] [--rounds N] [--quick] [--dir PLACE]
 
 Both sides work in one process, in one directory, each on a database of its own, with the same
 durability: WAL, ``synchronous=FULL``, SQLite's own checkpoints. They take turns turn by turn, the
@@ -271,11 +271,11 @@ async def _first_gets(paths: tuple[Path, Path], expected: list[Message]) -> tupl
 
 def whole_loop(rounds: Sequence[Round]) -> Finding:
     """How many times faster all gets and saves of a conversation are."""
-    ratios = [_seconds(each.raw) / _seconds(each.ours) for each in rounds]
-    seconds = "; ".join(f"{_seconds(r.raw):.2f} s : {_seconds(r.ours):.2f} s" for r in rounds)
+    ratios = [seconds_of(each.raw) / seconds_of(each.ours) for each in rounds]
+    seconds = "; ".join(f"{seconds_of(r.raw):.2f} s : {seconds_of(r.ours):.2f} s" for r in rounds)
     return Finding(
         "whole loop, raw : ours",
-        f"{_spread(ratios)} ({seconds})",
+        f"{spread(ratios)} ({seconds})",
         f"at least {LOOP_FASTER}x",
         median(ratios) >= LOOP_FASTER,
     )
@@ -319,7 +319,8 @@ def for_the_record(rounds: Sequence[Round], options: Options) -> Iterator[Findin
     )
 
 
-def _seconds(costs: Iterable[Cost]) -> float:
+def seconds_of(costs: Iterable[Cost]) -> float:
+    """Of all these turns."""
     return sum(cost.get + cost.save for cost in costs)
 
 
@@ -328,7 +329,8 @@ def _around(rounds: Iterable[Sequence[float]], turn: int) -> float:
     return median(seconds for each in rounds for seconds in each[turn - AROUND - 1 : turn + AROUND])
 
 
-def _spread(ratios: Sequence[float]) -> str:
+def spread(ratios: Sequence[float]) -> str:
+    """The median, the lowest and the highest."""
     return f"{median(ratios):.2f}x [{min(ratios):.2f}, {max(ratios):.2f}]"
 
 
@@ -422,7 +424,7 @@ async def conversations_at_once(place: Path, options: Options) -> Finding:
     ratios = [ours / raw_rate for raw_rate, ours in zip(*rates, strict=True)]
     return Finding(
         f"{options.at_once} conversations at once, turns a second, ours : raw",
-        f"{_spread(ratios)} ({median(rates[1]):.0f} : {median(rates[0]):.0f})",
+        f"{spread(ratios)} ({median(rates[1]):.0f} : {median(rates[0]):.0f})",
         f"at least {CONCURRENT_FASTER}x",
         median(ratios) >= CONCURRENT_FASTER,
     )
@@ -512,10 +514,11 @@ async def measured(place: Path, options: Options, console: Console) -> tuple[Tab
     record = Table("for the record", "raw : ours")
     for finding in for_the_record(rounds, options):
         record.add_row(finding.what, finding.measured)
-    return _with_goals(goals), record
+    return goals_table(goals), record
 
 
-def _with_goals(goals: Iterable[Finding]) -> Table:
+def goals_table(goals: Iterable[Finding]) -> Table:
+    """A line for each goal, and whether it is met."""
     table = Table("", "measured: median [lowest, highest round]", "goal", "")
     for finding in goals:
         verdict = "[green]met[/]" if finding.met else "[red]NOT met[/]"
@@ -563,7 +566,9 @@ def options_of(arguments: argparse.Namespace) -> Options:
     return options
 
 
-def _at_least(least: int) -> Any:
+def at_least(least: int) -> Any:
+    """A type for `argparse`."""
+
     def number(text: str) -> int:
         if int(text) < least:
             raise argparse.ArgumentTypeError(f"at least {least}")
@@ -577,8 +582,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="A store over SQLite against a raw sqlite3 loop, side by side."
     )
-    parser.add_argument("--turns", type=_at_least(100), help="of the long conversation (1,000)")
-    parser.add_argument("--rounds", type=_at_least(1), help="of each comparison (3)")
+    parser.add_argument("--turns", type=at_least(100), help="of the long conversation (1,000)")
+    parser.add_argument("--rounds", type=at_least(1), help="of each comparison (3)")
     parser.add_argument("--quick", action="store_true", help="fewer of everything: a smoke test")
     parser.add_argument(
         "--dir",

@@ -1,0 +1,233 @@
+"""Processes that are forked to be looked at, and to be killed.
+
+A victim is a fork of this process, which must be a fresh interpreter with one thread (`laboratory`
+is one). It runs an async function under the eyes of a `Supervisor`, and talks with its parent over
+a `Line`: each thing that it says is answered before it goes on, so that what it says and what it
+does have one order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import signal
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn, final
+
+from toolnexus_stores_contract.subject import described
+
+from . import seccomp
+from .seccomp import Unsupported
+from .syscalls import Supervisor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .calls import Call
+    from .disk import Before
+    from .syscalls import Aim
+
+    Body = Callable[["Line"], Awaitable[object]]
+    Listen = Callable[[str, Any], object]
+
+__all__ = ["Ending", "Line", "Said", "observe"]
+
+_SECONDS = 10.0
+
+
+@final
+class Line:
+    """A victim's connection with its parent."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._lines = end.makefile("rb")
+
+    def say(self, word: str, value: object = None) -> Any:
+        """Say it, and wait for the answer."""
+        self._end.sendall(json.dumps([word, value]).encode() + b"\n")
+        return json.loads(self._lines.readline())
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Something that a victim said."""
+
+    word: str
+    value: Any
+    calls: int
+    """How many calls it had made by then, since it was armed."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """What became of a victim."""
+
+    status: int = 0
+    """As `os.waitstatus_to_exitcode` says it: a signal is negative."""
+
+    hung: bool = False
+    """It was killed because its time was over."""
+
+    said: list[Said] = field(default_factory=list[Said])
+    trace: list[Call] = field(default_factory=list["Call"])
+    fired: Call | None = None
+    unseen: list[str] = field(default_factory=list[str])
+
+    def heard(self, word: str) -> Any:
+        """The last value that was said with *word*; None if it was not."""
+        return next((each.value for each in reversed(self.said) if each.word == word), None)
+
+
+def observe(
+    body: Body,
+    before: Before,
+    *,
+    aim: Aim | None = None,
+    listen: Listen | None = None,
+    seconds: float = _SECONDS,
+) -> Ending:
+    """Run *body* in a victim until it ends or *seconds* are over.
+
+    The words "arm" and "disarm" switch *aim* on and off. What is said besides is noted, and
+    answered by what *listen* returns. Raises `Unsupported`.
+    """
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _live(theirs, body)
+    theirs.close()
+    observer = _Observer(pid, ours, before, aim, listen)
+    try:
+        observer.watch(time.monotonic() + seconds)
+    finally:
+        ending = observer.end()
+    complaint = ending.heard("unsupported")
+    if complaint:
+        raise Unsupported(complaint)
+    return ending
+
+
+def _live(end: socket.socket, body: Body) -> NoReturn:
+    """A victim's life."""
+    status = 70
+    try:
+        seccomp.die_with_parent(signal.SIGKILL)
+        os.setsid()
+        line = Line(end)
+        try:
+            listener = seccomp.install()
+        except Unsupported as error:
+            line.say("unsupported", str(error))
+            os._exit(0)
+        socket.send_fds(end, [b"listener\n"], [listener])
+        os.close(listener)
+        asyncio.run(_lived(body, line))
+        status = 0
+    finally:
+        os._exit(status)
+
+
+async def _lived(body: Body, line: Line) -> None:
+    try:
+        await body(line)
+    except BaseException as error:  # noqa: BLE001 - it is the parent's to judge
+        line.say("raised", described(error))
+    os._exit(0)  # nothing is closed: a process that dies closes nothing
+
+
+@final
+class _Observer:
+    """The parent's side of one victim."""
+
+    def __init__(
+        self,
+        pid: int,
+        end: socket.socket,
+        before: Before,
+        aim: Aim | None,
+        listen: Listen | None,
+    ) -> None:
+        self._pid = pid
+        self._end = end
+        self._process = os.pidfd_open(pid)
+        self._before, self._aim, self._listen = before, aim, listen
+        self._supervisor: Supervisor | None = None
+        self._listener = -1
+        self._poll = select.poll()
+        self._heard = b""
+        self._ending = Ending()
+
+    def watch(self, deadline: float) -> None:
+        """Serve the victim until it has ended, or the *deadline* is over."""
+        self._poll.register(self._process, select.POLLIN)
+        self._poll.register(self._end, select.POLLIN)
+        while True:
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                self._ending.hung = True
+                return
+            pause = self._supervisor.release() if self._supervisor else 1.0
+            ready = dict(self._poll.poll(1000 * min(rest, pause)))
+            if self._supervisor is not None and self._listener in ready:
+                if ready[self._listener] & select.POLLIN:
+                    self._supervisor.serve()
+                else:  # every thread that the filter was for is gone
+                    self._poll.unregister(self._listener)
+            if self._end.fileno() in ready:
+                self._hear()
+            elif self._process in ready:
+                return
+
+    def end(self) -> Ending:
+        """Kill what is left of it."""
+        with suppress(ProcessLookupError):  # it has no group yet
+            os.killpg(self._pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        _, status = os.waitpid(self._pid, 0)
+        for descriptor in {self._listener, self._process} - {-1}:
+            os.close(descriptor)
+        self._end.close()
+        ending, supervisor = self._ending, self._supervisor
+        ending.status = os.waitstatus_to_exitcode(status)
+        if supervisor is not None:
+            ending.trace, ending.unseen = supervisor.trace, supervisor.unseen
+            ending.fired = supervisor.fired
+        return ending
+
+    def _hear(self) -> None:
+        received, descriptors, _, _ = socket.recv_fds(self._end, 65536, 1)
+        if descriptors:
+            self._listener = descriptors[0]
+            self._supervisor = Supervisor(self._pid, self._listener, self._before, self._aim)
+            self._poll.register(self._listener, select.POLLIN)
+        if not received:
+            self._poll.unregister(self._end)
+        *lines, self._heard = (self._heard + received).split(b"\n")
+        for line in lines:
+            if line != b"listener":
+                word, value = json.loads(line)
+                self._reply(self._understood(word, value))
+
+    def _understood(self, word: str, value: Any) -> object:
+        supervisor = self._supervisor
+        calls = len(supervisor.trace) if supervisor else 0
+        if word == "arm" and supervisor:
+            supervisor.armed = True
+        elif word == "disarm" and supervisor:
+            supervisor.disarm()
+        else:
+            self._ending.said.append(Said(word, value, calls))
+            return self._listen(word, value) if self._listen else None
+        return None
+
+    def _reply(self, answer: object) -> None:
+        with suppress(OSError):  # it died meanwhile
+            self._end.sendall(json.dumps(answer).encode() + b"\n")

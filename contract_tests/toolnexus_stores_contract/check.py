@@ -17,12 +17,16 @@ if TYPE_CHECKING:
 
     Body = Callable[[Subject], Awaitable[None]]
 
-__all__ = ["LEVELS", "Check", "Level", "NotApplicable", "Violation", "check"]
+__all__ = ["LEVELS", "Check", "Level", "NotApplicable", "Survives", "Violation", "check"]
 
-Level = Literal["core", "concurrent", "durable", "management"]
+Level = Literal["core", "concurrent", "durable", "atomic", "management"]
 """``core``: the two methods. ``concurrent``: one store used from many tasks, threads and event
-loops. ``durable``: what was saved is there for the next store and the next process. ``management``:
-``ids()``, ``delete(id)`` and ``close()`` beside the two methods."""
+loops. ``durable``: what was saved is there for the next store and the next process. ``atomic``: the
+old transcript or the new one, under every fault that can be made. ``management``: ``ids()``,
+``delete(id)`` and ``close()`` beside the two methods."""
+
+Survives = Literal["power", "process"]
+"""What an acknowledged save survives: the loss of power, or only the end of the process."""
 
 LEVELS: tuple[Level, ...] = get_args(Level)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from .check import LEVELS, Check, Level, NotApplicable, Violation
+from .check import LEVELS, Check, Level, NotApplicable, Survives, Violation
 from .checks import CHECKS
 from .run import perform
 
@@ -33,8 +33,15 @@ class StoreContract:
     """``"package.module:factory"`` or the factory itself; see `toolnexus_stores_contract.factory`.
     Only a name can be opened by another process too, as some checks want it."""
 
-    claims: ClassVar[Collection[Level]] = ("core", "concurrent", "durable")
+    claims: ClassVar[Collection[Level]] = ("core", "concurrent", "durable", "atomic")
     """The levels that the store claims; ``core`` always. What is not claimed is not run."""
+
+    survives: ClassVar[Survives] = "power"
+    """What an acknowledged save survives: ``"power"``, the loss of it, or only the end of the
+    ``"process"``."""
+
+    exhaustive: ClassVar[bool] = False
+    """Every byte and every state: for the night, with a ``timeout`` to match."""
 
     expected_failures: ClassVar[Mapping[str, str]] = {}
     """Check id -> why the store breaks that promise on purpose. One that is kept all the same, or
@@ -45,11 +52,13 @@ class StoreContract:
         if metafunc.function.__name__ == "test_contract":
             metafunc.parametrize("check", [self._item(check) for check in self._checks()])
 
-    def test_contract(self, check: Check) -> None:
+    def test_contract(self, check: Check, request: pytest.FixtureRequest) -> None:
         """The promise of *check*, put to the test."""
         __tracebackhide__ = True
+        factory, survives, exhaustive = self._chosen_factory(), self.survives, self.exhaustive
         try:
-            asyncio.run(perform(check, self._chosen_factory()))
+            counts = asyncio.run(perform(check, factory, survives=survives, exhaustive=exhaustive))
+            request.node.user_properties += counts.items()
         except NotApplicable as reason:
             pytest.skip(str(reason))
 

@@ -16,6 +16,7 @@ from .factory import Factory, enter, resolve
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from .check import Survives
     from .values import Message
 
 __all__ = ["Opened", "Subject", "described", "reader_of"]
@@ -28,8 +29,19 @@ class Subject:
     Ids are fresh in every check, so that storage may be shared between checks and between runs.
     """
 
-    def __init__(self, factory: Factory) -> None:
+    def __init__(
+        self, factory: Factory, *, survives: Survives = "power", exhaustive: bool = False
+    ) -> None:
         self._factory = factory
+        self.survives = survives
+        """What the store says that an acknowledged save survives."""
+
+        self.exhaustive = exhaustive
+        """Whether checks that can go on for hours should."""
+
+        self.counts: dict[str, int] = {}
+        """How much was tried, for the report."""
+
         self._make = resolve(factory)
         self._open = AsyncExitStack()
         self._tag = secrets.token_hex(6)
@@ -61,14 +73,23 @@ class Subject:
         self._count += 1
         return f"contract-{self._tag}-{self._count}"
 
-    async def elsewhere(self, method: str, *arguments: object) -> Any:
-        """Call *method* of a store that a new process opens; what it returned, through JSON."""
+    def count(self, what: str, number: int = 1) -> None:
+        """Note how much of *what* was tried."""
+        self.counts[what] = self.counts.get(what, 0) + number
+
+    @property
+    def name(self) -> str:
+        """The factory's name, for other processes. Raises `NotApplicable` if it has none."""
         if not isinstance(self._factory, str):
             raise NotApplicable(
                 "another process can open the storage only if the factory is named as a string"
             )
+        return self._factory
+
+    async def elsewhere(self, method: str, *arguments: object) -> Any:
+        """Call *method* of a store that a new process opens; what it returned, through JSON."""
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"{__package__}.elsewhere", self._factory),
+            *(sys.executable, "-m", f"{__package__}.elsewhere", self.name),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

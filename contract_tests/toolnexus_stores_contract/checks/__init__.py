@@ -13,6 +13,7 @@ from . import (
     cancellation,
     concurrency,
     copies,
+    crashes,
     durability,
     fidelity,
     ids,
@@ -35,6 +36,7 @@ _MODULES = (
     concurrency,
     cancellation,
     durability,
+    crashes,
     management,
 )
 

@@ -9,16 +9,23 @@ import ctypes
 import os
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, final
 
 if TYPE_CHECKING:
     from .seccomp import Notification
 
-__all__ = ["DELETED", "OPENING", "SYNCING", "WRITING", "Call", "read_call"]
+__all__ = ["DELETED", "NAMING", "OPENING", "SYNCING", "WRITING", "Call", "read_call"]
 
 WRITING = frozenset({"write", "pwrite64", "writev", "pwritev", "pwritev2"})
 OPENING = frozenset({"open", "openat", "openat2", "creat"})
 SYNCING = frozenset({"fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"})
+NAMING = frozenset(
+    {"truncate", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat"}
+    | {"symlink", "symlinkat", "mkdir", "mkdirat", "rmdir"}
+)
+"""What changes a file or a name by its name."""
+
 DELETED = " (deleted)"
 _AT_FDCWD = -100
 _AT_REMOVEDIR = 0x200
@@ -61,9 +68,7 @@ def read_call(notification: Notification) -> Call:
         return Call(name)
     if name in WRITING:
         return _writing(process, name, arguments)
-    if name in {"truncate", *OPENING} or name.startswith(
-        ("rename", "link", "unlink", "symlink", "mkdir", "rmdir")
-    ):
+    if name in OPENING or name in NAMING:
         return _naming(process, name, arguments)
     return _on_descriptor(process, name, arguments)
 
@@ -91,7 +96,11 @@ class _Process:
 
     def path_of(self, descriptor: int) -> str:
         """Of an open file; something that is not absolute for a pipe or a socket."""
-        return os.readlink(f"{self._place}/fd/{descriptor}")
+        return os.readlink(f"{self._place}/fd/{descriptor}")  # noqa: PTH115 - no Path for a hot path
+
+    def directory(self) -> str:
+        """The working directory."""
+        return str(Path(f"{self._place}/cwd").readlink())
 
     def state_of(self, descriptor: int) -> tuple[int, int]:
         """(position, flags) of an open file."""
@@ -103,9 +112,7 @@ class _Process:
         path = self.text_at(address)
         number = ctypes.c_int(directory & 0xFFFFFFFF).value
         if not path.startswith("/"):
-            start = (
-                os.readlink(f"{self._place}/cwd") if number == _AT_FDCWD else self.path_of(number)
-            )
+            start = self.directory() if number == _AT_FDCWD else self.path_of(number)
             path = f"{start}/{path}"
         if path.startswith("/proc/self/fd/"):  # how an unnamed file is linked: open(2), O_TMPFILE
             return self.path_of(int(path.rpartition("/")[2]))
@@ -130,10 +137,9 @@ def _writing(process: _Process, name: str, arguments: tuple[int, ...]) -> Call:
 
 def _naming(process: _Process, name: str, arguments: tuple[int, ...]) -> Call:
     """A call that takes names. Those that end in "at" take a directory before each."""
-    if name == "symlinkat":
-        return Call(name, process.absolute(arguments[1], arguments[2]))
-    if name == "symlink":
-        return Call(name, process.absolute(_AT_FDCWD, arguments[1]))
+    if name.startswith("symlink"):
+        place = (_AT_FDCWD, arguments[1]) if name == "symlink" else arguments[1:3]
+        return Call(name, process.absolute(*place))
     relative = name.endswith(("at", "at2"))
     directory = arguments[0] if relative else _AT_FDCWD
     after = arguments[2:] if relative else arguments[1:]
@@ -141,14 +147,14 @@ def _naming(process: _Process, name: str, arguments: tuple[int, ...]) -> Call:
     if name.startswith(("rename", "link")):
         other = after[0] if relative else _AT_FDCWD
         return Call(name, path, process.absolute(other, after[1] if relative else after[0]))
-    if name == "openat2":
-        (flags,) = struct.unpack("Q", process.bytes_at(after[0], 8))
-        return Call(name, path, flags=flags)
     if name == "creat":
         return Call(name, path, flags=os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
-    if name == "unlinkat" and after[0] & _AT_REMOVEDIR:
-        return Call("rmdir", path)
-    return Call(name, path, flags=after[0], at=after[0] if name == "truncate" else 0)
+    first = after[0] if after else 0
+    if name == "openat2":
+        (first,) = struct.unpack("Q", process.bytes_at(first, 8))
+    if name == "unlinkat" and first & _AT_REMOVEDIR:
+        name = "rmdir"
+    return Call(name, path, flags=first, at=first if name == "truncate" else 0)
 
 
 def _on_descriptor(process: _Process, name: str, arguments: tuple[int, ...]) -> Call:

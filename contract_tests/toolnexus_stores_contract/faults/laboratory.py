@@ -9,39 +9,53 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import sys
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolnexus_stores_contract.factory import resolve
 
-from .powerloss import lose_power
+from .powerloss import lose_power, lose_power_once
+from .reach import reach_of
+from .result import Result
+from .scenarios import SCENARIOS, Case
 from .seccomp import Unsupported
-from .sweep import KINDS, Result, sweep
+from .sweep import KINDS, disturb, ready, sweep
+from .syscalls import Aim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Make = Callable[[], Any]
 
 
 def perform(request: dict[str, Any]) -> Result:
     """Make the experiment that is asked for."""
-    make = resolve(request["factory"])
-    kind = request["experiment"]
-    if kind in KINDS:
-        return sweep(
-            make,
-            kind,
-            request["scenarios"],
-            tag=request["tag"],
-            every_byte=request.get("every_byte", False),
-        )
-    if kind == "power":
-        return lose_power(
-            make,
-            request["scenarios"],
-            tag=request["tag"],
-            acknowledged=request["acknowledged"],
-            survives=request.get("survives", "power"),
-            most=request.get("most", 1_000),
-        )
-    raise ValueError(f"no such experiment: {kind}")
+    make, name = resolve(request["factory"]), request["experiment"]
+    reach, tag = reach_of(exhaustive=request.get("exhaustive", False)), secrets.token_hex(4)
+    if name == "replay":
+        return _replay(make, request["token"], request["survives"], tag)
+    if name == "power":
+        acknowledged, survives = request["acknowledged"], request["survives"]
+        return lose_power(make, reach, tag=tag, acknowledged=acknowledged, survives=survives)
+    if name in KINDS:
+        return sweep(make, name, reach, tag=tag)
+    raise ValueError(f"no such experiment: {name}")
+
+
+def _replay(make: Make, token: str, survives: str, tag: str) -> Result:
+    layer, scenario, rest = token.split(":", 2)
+    if scenario.startswith("#"):
+        scenario, rest = "replace", f"{scenario}:{rest}"
+    if layer == "crashstates":
+        return lose_power_once(make, scenario, rest, tag=tag, survives=survives)
+    if layer != "syscalls":
+        raise ValueError(f"not a token of an experiment with processes: {token}")
+    result, case = Result(), Case(make, SCENARIOS[scenario], f"{tag}-{scenario}")
+    if ready(case, result):
+        disturb(case, Aim.parse(rest), result)
+    return result
 
 
 def main() -> None:
@@ -51,7 +65,7 @@ def main() -> None:
     try:
         result = perform(json.load(sys.stdin))
     except Unsupported as error:
-        result = Result(inconclusive=[f"this system does not let its calls be watched: {error}"])
+        result = Result(inconclusive=[f"system calls cannot be watched here: {error}"])
     json.dump(asdict(result), answers)
     answers.flush()
 

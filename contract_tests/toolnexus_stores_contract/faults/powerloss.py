@@ -1,4 +1,4 @@
-"""A save, and then the power is lost: what does the store find of it?
+"""A save, and then the power is lost; what the store finds of it.
 
 A victim opens the storage and saves twice; from its calls every legal crash state is made
 (`crashstates`), put on the disk, and looked at by a store that is opened for it. It must find what
@@ -8,17 +8,21 @@ was acknowledged by then, or what was being saved, and it must work.
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 from .crashstates import Model, Recipe, Recording, recipes, record, state
 from .disk import Before, put
+from .result import ENOUGH, Result
 from .scenarios import AGAIN, SCENARIOS, Case, Seen
-from .sweep import ENOUGH, Result, ready
+from .sweep import ready
 from .victims import Ending, observe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from .reach import Reach
 
 __all__ = ["lose_power", "lose_power_once"]
 
@@ -37,23 +41,23 @@ class _State:
 
     def wrong(self) -> str | None:
         if self.seen is None:
-            return "opening the store, or reading, killed the process or did not end"
+            return "opening the store then, or reading, ended the process or did not end"
         if self.seen.name not in self.allowed:
             wanted = " or ".join(f"the {each} transcript" for each in sorted(self.allowed))
-            return f"a store that is opened then sees {self.seen.text}; promised was {wanted}"
+            return f"in a store that is opened then {self.seen.text}; promised was {wanted}"
         if self.again is None or self.again.name != AGAIN:
-            return f"a store that is opened then: {self.again.text if self.again else 'died'}"
+            again = self.again.text if self.again else "the next save ended it"
+            return f"in a store that is opened then {again}"
         return None
 
 
-def lose_power(
+def lose_power(  # noqa: PLR0913 - all but two by name
     make: Callable[[], object],
-    scenarios: Sequence[str],
+    reach: Reach,
     *,
     tag: str,
     acknowledged: bool,
     survives: str = "power",
-    most: int = 1_000,
     model: Model = "posix",
 ) -> Result:
     """Look at the crash states before the first acknowledgement, or at those from it on.
@@ -62,10 +66,10 @@ def lose_power(
     transcript all the same. Raises `Unsupported`.
     """
     result = Result()
-    for name in scenarios:
+    for name in reach.power:
         experiment = _Experiment(Case(make, SCENARIOS[name], f"{tag}-{name}"), result, model)
         if experiment.recorded():
-            experiment.look_at(experiment.states(most, acknowledged, survives))
+            experiment.look_at(experiment.states(reach.states, acknowledged, survives))
     if not result.counts.get("system calls"):
         result.inconclusive.append("a save made no system call that changes a file")
     return result
@@ -90,7 +94,7 @@ class _Experiment:
     def __init__(self, case: Case, result: Result, model: Model) -> None:
         self._case = case
         self._result = result
-        self._model = model
+        self._model: Model = model
         self._before = Before()
         self._ending = Ending()
         self._recording = Recording({})
@@ -127,7 +131,7 @@ class _Experiment:
                 found.add(said.value)
         return frozenset(found & set(names))
 
-    def states(self, most: int, acknowledged: bool, survives: str) -> list[_State]:  # noqa: FBT001 - private
+    def states(self, most: int, acknowledged: bool, survives: str) -> list[_State]:
         """The distinct ones, each with what must be found in it."""
         first, last = self._acknowledgements()[0], self._recording.calls
         crashes = range(first, last + 1) if acknowledged else range(first)
@@ -179,7 +183,7 @@ class _Experiment:
                 current[0].again = Seen.parse(value)
             return bool(current)
 
-        observe(self._case.judge, self._before, listen=listen, seconds=_PATIENCE)
+        observe(self._case.judge, self._before, listen=listen, seconds=_PATIENCE, only_noting=True)
         self._before.restore()
 
     def _materialise(self, recipe: Recipe) -> None:
@@ -212,11 +216,6 @@ def _digest(recording: Recording, recipe: Recipe) -> bytes:
         data = None if entry is None else entry.data
         kind = 0 if entry is None else 1 if data is None else 2
         digest.update(b"%d %d %d " % (kind, len(path), len(data or b"")))
-        digest.update(os_bytes(path))
+        digest.update(os.fsencode(path))
         digest.update(data or b"")
     return digest.digest()
-
-
-def os_bytes(path: str) -> bytes:
-    """*path* as bytes, whatever it is."""
-    return path.encode("utf-8", "surrogateescape")

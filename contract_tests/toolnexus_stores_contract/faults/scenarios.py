@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SCENARIOS", "Case", "Scenario", "Seen"]
 
 AGAIN: Final = "again"
-_LARGE = 1_400  # × 200 messages: more than 256 KiB
+_LARGE = 1_400  # in each of 200 messages: more than 256 KiB
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +108,13 @@ class Case:
                 await reader_of(store)(self.id)
                 line.say("arm")
             await store.save(self.id, self.scenario.new)
-        except Exception as error:  # noqa: BLE001 - whatever it says is its answer
+        except Exception as error:
             line.say("refused", described(error))
         else:
             line.say("acknowledged")
         line.say("disarm")
         if store is not None:
+            line.say("disarmed")
             line.say("seen", (await self._look(store)).said())
             line.say("again", (await self._save_again(store)).said())
 
@@ -122,8 +123,8 @@ class Case:
         async with AsyncExitStack() as stack:
             try:
                 store = await enter(self._make, stack)
-            except Exception as error:  # noqa: BLE001 - it is the parent's to judge
-                line.say("seen", [None, f"opening the store raised {described(error)}"])
+            except Exception as error:
+                line.say("seen", Seen(None, f"opening the store raised {described(error)}").said())
                 return
             line.say("seen", (await self._look(store)).said())
             line.say("again", (await self._save_again(store)).said())
@@ -146,11 +147,14 @@ class Case:
     async def _look(self, store: Any) -> Seen:
         try:
             found = await reader_of(store)(self.id)
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it did not read
+        except Exception as error:
             return Seen(None, f"get raised {described(error)}")
         for name, value in self.known.items():
             if difference(found, value) is None:
-                return Seen(name, f"the {name} transcript" if value is not None else "None")
+                return Seen(
+                    name,
+                    f"get gave the {name} transcript" if value is not None else "get gave None",
+                )
         try:
             require_one_of(found, *self.known.values())
         except Violation as violation:
@@ -161,7 +165,6 @@ class Case:
         try:
             async with asyncio.timeout(8):
                 await store.save(self.id, self.known[AGAIN])
-        except Exception as error:  # noqa: BLE001 - whatever it raises, it did not save
+        except Exception as error:
             return Seen(None, f"the next save raised {described(error)}")
         return await self._look(store)
-

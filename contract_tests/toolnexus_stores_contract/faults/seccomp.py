@@ -20,7 +20,10 @@ import os
 import platform
 import struct
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 __all__ = [
     "NUMBERS",
@@ -37,22 +40,70 @@ __all__ = [
 # Numbers: arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
 _NUMBERS: Final = {
     "x86_64": {
-        **{"write": 1, "open": 2, "mmap": 9, "pwrite64": 18, "writev": 20, "msync": 26},
-        **{"sendfile": 40, "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77},
-        **{"rename": 82, "mkdir": 83, "rmdir": 84, "creat": 85, "link": 86, "unlink": 87},
-        **{"symlink": 88, "sync": 162, "openat": 257, "mkdirat": 258, "unlinkat": 263},
-        **{"renameat": 264, "linkat": 265, "symlinkat": 266, "splice": 275},
-        **{"sync_file_range": 277, "fallocate": 285, "pwritev": 296, "syncfs": 306},
-        **{"renameat2": 316, "copy_file_range": 326, "pwritev2": 328},
-        **{"io_uring_setup": 425, "openat2": 437},
+        "write": 1,
+        "open": 2,
+        "mmap": 9,
+        "pwrite64": 18,
+        "writev": 20,
+        "msync": 26,
+        "sendfile": 40,
+        "fsync": 74,
+        "fdatasync": 75,
+        "truncate": 76,
+        "ftruncate": 77,
+        "rename": 82,
+        "mkdir": 83,
+        "rmdir": 84,
+        "creat": 85,
+        "link": 86,
+        "unlink": 87,
+        "symlink": 88,
+        "sync": 162,
+        "openat": 257,
+        "mkdirat": 258,
+        "unlinkat": 263,
+        "renameat": 264,
+        "linkat": 265,
+        "symlinkat": 266,
+        "splice": 275,
+        "sync_file_range": 277,
+        "fallocate": 285,
+        "pwritev": 296,
+        "syncfs": 306,
+        "renameat2": 316,
+        "copy_file_range": 326,
+        "pwritev2": 328,
+        "io_uring_setup": 425,
+        "openat2": 437,
     },
     "aarch64": {
-        **{"mkdirat": 34, "unlinkat": 35, "symlinkat": 36, "linkat": 37, "renameat": 38},
-        **{"truncate": 45, "ftruncate": 46, "fallocate": 47, "openat": 56, "write": 64},
-        **{"writev": 66, "pwrite64": 68, "pwritev": 70, "sendfile": 71, "splice": 76},
-        **{"sync": 81, "fsync": 82, "fdatasync": 83, "sync_file_range": 84, "mmap": 222},
-        **{"msync": 227, "syncfs": 267, "renameat2": 276, "copy_file_range": 285},
-        **{"pwritev2": 287, "io_uring_setup": 425, "openat2": 437},
+        "mkdirat": 34,
+        "unlinkat": 35,
+        "symlinkat": 36,
+        "linkat": 37,
+        "renameat": 38,
+        "truncate": 45,
+        "ftruncate": 46,
+        "fallocate": 47,
+        "openat": 56,
+        "write": 64,
+        "writev": 66,
+        "pwrite64": 68,
+        "pwritev": 70,
+        "sendfile": 71,
+        "splice": 76,
+        "sync": 81,
+        "fsync": 82,
+        "fdatasync": 83,
+        "sync_file_range": 84,
+        "mmap": 222,
+        "msync": 227,
+        "syncfs": 267,
+        "renameat2": 276,
+        "copy_file_range": 285,
+        "pwritev2": 287,
+        "io_uring_setup": 425,
+        "openat2": 437,
     },
 }
 _MACHINE: Final = platform.machine()
@@ -71,7 +122,7 @@ _PROT_WRITE, _MAP_SHARED = 2, 1
 
 
 class Unsupported(Exception):
-    """This system cannot hold and answer another process's system calls; the text says why."""
+    """The system does not let us hold and answer a process's system calls; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +137,8 @@ class Notification:
     arguments: tuple[int, ...]
 
 
-def install() -> int:
-    """From here on every thread of this process stops at the calls of `NUMBERS`.
+def install(names: Collection[str] = NUMBERS) -> int:
+    """From here on every thread of this process stops at the calls with these *names*.
 
     Returns the listener. Raises `Unsupported`.
     """
@@ -96,7 +147,7 @@ def install() -> int:
     libc = _libc()
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
         raise Unsupported(f"prctl: {os.strerror(ctypes.get_errno())}")
-    code = _program()
+    code = _program(names)
     kept = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("HxxxxxxQ", len(code) // 8, ctypes.addressof(kept))
     listener: int = libc.syscall(
@@ -180,15 +231,15 @@ _ONLY_IF: dict[str, tuple[tuple[int, int], ...]] = {
 }
 
 
-def _program() -> bytes:
-    """The filter: stop at each call of `NUMBERS` that may change a file, let others run."""
+def _program(names: Collection[str]) -> bytes:
+    """The filter: stop at each call of *names* that may change a file, let others run."""
     code = [_LOAD_MACHINE, (_EQUAL, 1, 0, _AUDIT[_MACHINE]), _ALLOW, _LOAD_NUMBER]
-    for name, number in NUMBERS.items():
+    for name in NUMBERS.keys() & names:
         rules = _ONLY_IF.get(name, ())
         tests: list[_Instruction] = []
         for place, (argument, bits) in enumerate(rules):
             rest = 2 * (len(rules) - place) - 1  # to the allowing end
             tests += [(_LOAD, 0, 0, 16 + 8 * argument), (_ANY_BIT, 0, rest, bits)]
         ends = [_NOTIFY, _ALLOW] if rules else [_NOTIFY]
-        code += [(_EQUAL, 0, len(tests) + len(ends), number), *tests, *ends]
+        code += [(_EQUAL, 0, len(tests) + len(ends), NUMBERS[name]), *tests, *ends]
     return b"".join(struct.pack("HBBI", *each) for each in (*code, _ALLOW))

@@ -8,46 +8,33 @@ the new one, the new one if the save was acknowledged, and a store that works.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from .calls import OPENING, WRITING
 from .disk import Before
+from .result import ENOUGH, Result
 from .scenarios import AGAIN, SCENARIOS, Case, Seen
 from .syscalls import Aim, Fail, Kill, Tear
-from .victims import Ending, observe
+from .victims import observe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from .calls import Call
+    from .reach import Offsets, Reach
+    from .victims import Ending
 
-__all__ = ["ENOUGH", "KINDS", "Kind", "Result", "disturb", "plan", "ready", "sweep"]
+__all__ = ["KINDS", "Kind", "disturb", "plan", "ready", "sweep"]
 
 Kind: TypeAlias = Literal["killed", "torn", "failing", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-ENOUGH = 3  # violations of one kind tell no more than that
 _TRIES = 3  # for a fault that does not fire, since the calls came in another order
 _SECTOR = 512
+_SOME = 12
 _ERRORS: Final = (errno.EIO, errno.ENOSPC)
 
 
-@dataclass(slots=True)
-class Result:
-    """What an experiment found."""
-
-    counts: dict[str, int] = field(default_factory=dict[str, int])
-    violations: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """(token that replays it, what was seen)."""
-
-    inconclusive: list[str] = field(default_factory=list[str])
-
-    def count(self, what: str, number: int = 1) -> None:
-        """Add to a count."""
-        self.counts[what] = self.counts.get(what, 0) + number
-
-
-def plan(trace: Sequence[Call], kind: Kind, *, every_byte: bool = False) -> Iterator[Aim]:
+def plan(trace: Sequence[Call], kind: Kind, offsets: Offsets = "sectors") -> Iterator[Aim]:
     """Every fault of *kind* for a save that makes these calls."""
     for number, call in enumerate(trace, 1):
         size = len(call.data)
@@ -57,38 +44,35 @@ def plan(trace: Sequence[Call], kind: Kind, *, every_byte: bool = False) -> Iter
             errors = (*_ERRORS, errno.EMFILE) if call.name in OPENING else _ERRORS
             yield from (Aim(number, Fail(error)) for error in errors)
         elif call.name in WRITING and kind == "torn":
-            yield from (Aim(number, Tear(at)) for at in _offsets(size, every_byte=every_byte))
+            yield from (Aim(number, Tear(at)) for at in _offsets(size, offsets))
         elif call.name in WRITING:
-            for at in sorted({1, size // 2, size - 1} & set(range(1, size))):
-                yield Aim(number, Tear(at, "short"))
-                yield Aim(number, Tear(at, errno.ENOSPC))
+            few = _offsets(size, "half" if offsets == "half" else "few")
+            yield from (Aim(number, Tear(at, "short")) for at in few)
+            yield from (Aim(number, Tear(at, errno.ENOSPC)) for at in _offsets(size, "half"))
 
 
-def _offsets(size: int, *, every_byte: bool) -> list[int]:
+def _offsets(size: int, offsets: Offsets) -> list[int]:
     """Where a write of *size* bytes is torn."""
-    if every_byte:
-        return list(range(1, size))
-    some = {1, size // 3, size // 2, size - 1}
-    # Of a large one not every sector: it would be the same cut hundreds of times.
-    sectors = range(_SECTOR, size, _SECTOR if size <= 16 * _SECTOR else _SECTOR * (size // 4096))
-    return sorted(some.union(sectors) & set(range(1, size)))
+    chosen = {size // 2}
+    if offsets == "every":
+        chosen.update(range(1, size))
+    elif offsets != "half":
+        chosen |= {1, size // 3, size - 1}
+    if offsets == "sectors":
+        chosen.update(range(_SECTOR, size, _SECTOR))
+    return sorted(chosen & set(range(1, size)))
 
 
-def sweep(
-    make: Callable[[], object],
-    kind: Kind,
-    scenarios: Sequence[str],
-    *,
-    tag: str,
-    every_byte: bool = False,
-) -> Result:
-    """Disturb the saves of *scenarios* in every way of *kind*. Raises `Unsupported`."""
+def sweep(make: Callable[[], object], kind: Kind, reach: Reach, *, tag: str) -> Result:
+    """Disturb saves in every way of *kind*. Raises `Unsupported`."""
     result = Result()
-    for name in scenarios:
+    whole = reach.calls if kind in {"killed", "failing"} else reach.tears
+    for name in (*whole, *reach.some_calls):
         case = Case(make, SCENARIOS[name], f"{tag}-{name}")
         trace = _undisturbed(case, result)
         result.count("system calls", len(trace))
-        for aim in plan(trace, kind, every_byte=every_byte):
+        aims = list(plan(trace, kind, reach.tears.get(name, "half")))
+        for aim in aims if name in whole else _some(aims):
             disturb(case, aim, result)
             if len(result.violations) >= ENOUGH:
                 return result
@@ -97,13 +81,19 @@ def sweep(
     return result
 
 
+def _some(aims: Sequence[Aim]) -> list[Aim]:
+    """The first, the last, and some between."""
+    step = max(1, len(aims) // _SOME)
+    return [*aims[:2], *aims[2:-2:step], *aims[-2:]] if len(aims) > _SOME else list(aims)
+
+
 def _undisturbed(case: Case, result: Result) -> list[Call]:
     """The calls that a save makes if nothing befalls it."""
     if not ready(case, result):
         return []
     before = Before()
     ending = observe(case.save, before)
-    found = observe(case.inspect, before)
+    found = observe(case.inspect, before, only_noting=True)
     before.restore()
     wrong = _wrong(ending, found)
     if wrong or ending.heard("refused"):
@@ -116,7 +106,7 @@ def _undisturbed(case: Case, result: Result) -> list[Call]:
 def ready(case: Case, result: Result) -> bool:
     """Have the old transcript stored, and imported what a victim imports; False if that failed."""
     before = Before()
-    prepared = observe(case.prepare, before, seconds=30)
+    prepared = observe(case.prepare, before, seconds=30, only_noting=True)
     if case.scenario.from_the_start:
         before.restore()
     if prepared.heard("prepared") is None:
@@ -136,7 +126,7 @@ def _import_all(names: Sequence[str]) -> None:
         if name not in sys.modules and name != "__main__":
             try:
                 importlib.import_module(name)
-            except Exception:  # noqa: BLE001, PERF203 - then each victim imports it itself
+            except Exception:  # noqa: S112 - then each victim imports it by itself
                 continue
 
 
@@ -145,50 +135,48 @@ def disturb(case: Case, aim: Aim, result: Result) -> None:
     before = Before()
     for _ in range(_TRIES):
         ending = observe(case.save, before, aim=aim)
-        found = observe(case.inspect, before) if ending.fired else None
+        found = observe(case.inspect, before, only_noting=True) if ending.fired else None
         before.restore()
         if found is not None:
             break
     else:
         result.inconclusive.append(f"{case.scenario.name}:{aim} did not fire")
         return
-    result.count("faults")
-    if isinstance(aim.fault, Tear):
-        result.count("writes torn")
+    result.count("writes torn" if isinstance(aim.fault, Tear) else "calls hit")
     wrong = _wrong(ending, found)
     if wrong:
-        told = f"{ending.fired} ({aim.fault}), {case.scenario.name}: {wrong}"
+        told = f"{ending.fired} ({aim.fault}), {wrong}"
         result.violations.append((f"syscalls:{case.scenario.name}:{aim}", told))
 
 
 def _wrong(ending: Ending, found: Ending) -> str | None:
     """What the store did that it must not do."""
     if ending.hung:
-        return "the save did not end within 10 s"
-    acknowledged = any(each.word == "acknowledged" for each in ending.said)
-    refused, seen = ending.heard("refused"), Seen.parse(ending.heard("seen"))
-    allowed = {"new"} if acknowledged else {"old", "new"}
-    told = "after the kill" if ending.status < 0 else "after the error"
+        return "then the save did not end within 10 s"
+    acknowledged = ending.has_said("acknowledged")
+    killed = ending.status < 0 and not ending.has_said("refused") and not acknowledged
+    when = "killed then" if killed else "then the save was refused"
+    allowed = {"old", "new"}
     if acknowledged:
-        told = "after the acknowledged save"
-    elif refused is None and not isinstance(ending.status, int):
-        return "the process died of it"
-    if seen is not None:
-        wrong = _unlike(seen, allowed, f"{told}, in the same process: get") or _unlike(
-            Seen.parse(ending.heard("again")), {AGAIN}, f"{told}, in the same process"
-        )
+        when, allowed = "then the save was acknowledged", {"new"}
+    if ending.has_said("disarmed"):
+        wrong = _unlike(ending, allowed, f"{when}; in the same process")
         if wrong:
             return wrong
-        allowed = {AGAIN}
-    return _unlike(
-        Seen.parse(found.heard("seen")), allowed, f"{told}, in another process: get"
-    ) or _unlike(Seen.parse(found.heard("again")), {AGAIN}, f"{told}, in another process")
+        allowed = {AGAIN} if ending.has_said("again") else allowed
+    return _unlike(found, allowed, f"{when}; in another process")
 
 
-def _unlike(seen: Seen | None, allowed: set[str], who: str) -> str | None:
+def _unlike(ending: Ending, allowed: set[str], where: str) -> str | None:
+    """What a process saw that it must not see."""
+    if ending.hung:
+        return f"{where} get, or the next save, did not end within 10 s"
+    seen, again = (Seen.parse(ending.heard(word)) for word in ("seen", "again"))
     if seen is None:
-        return f"{who} died or hung"
-    if seen.name in allowed:
-        return None
-    wanted = " or ".join(f"the {each} transcript" for each in sorted(allowed))
-    return f"{who} saw {seen.text}; promised was {wanted}"
+        return None if ending.has_said("refused") else f"{where} get ended it"
+    if seen.name not in allowed:
+        wanted = " or ".join(f"the {each} transcript" for each in sorted(allowed))
+        return f"{where} {seen.text}; promised was {wanted}"
+    if again is None or again.name != AGAIN:
+        return f"{where} {again.text if again else 'the next save ended it'}"
+    return None

@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, final
 from toolnexus_stores_contract.subject import described
 
 from . import seccomp
+from .calls import NAMING, OPENING, SYNCING
 from .seccomp import Unsupported
 from .syscalls import Supervisor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
 
     from .calls import Call
     from .disk import Before
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["Ending", "Line", "Said", "observe"]
 
 _SECONDS = 10.0
+_NOTING = OPENING | NAMING | SYNCING  # a file is noted when it is opened, before it is written to
 
 
 @final
@@ -83,16 +85,24 @@ class Ending:
         """The last value that was said with *word*; None if it was not."""
         return next((each.value for each in reversed(self.said) if each.word == word), None)
 
+    def has_said(self, word: str) -> bool:
+        """Whether it was said at all."""
+        return any(each.word == word for each in self.said)
 
-def observe(
+
+def observe(  # noqa: PLR0913 - all but two by name
     body: Body,
     before: Before,
     *,
     aim: Aim | None = None,
     listen: Listen | None = None,
     seconds: float = _SECONDS,
+    only_noting: bool = False,
 ) -> Ending:
     """Run *body* in a victim until it ends or *seconds* are over.
+
+    With *only_noting* it cannot be armed, and goes faster: only what is needed to put the disk back
+    is looked at.
 
     The words "arm" and "disarm" switch *aim* on and off. What is said besides is noted, and
     answered by what *listen* returns. Raises `Unsupported`.
@@ -101,7 +111,7 @@ def observe(
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _live(theirs, body)
+        _live(theirs, body, _NOTING if only_noting else seccomp.NUMBERS)
     theirs.close()
     observer = _Observer(pid, ours, before, aim, listen)
     try:
@@ -114,7 +124,7 @@ def observe(
     return ending
 
 
-def _live(end: socket.socket, body: Body) -> NoReturn:
+def _live(end: socket.socket, body: Body, names: Collection[str]) -> NoReturn:
     """A victim's life."""
     status = 70
     try:
@@ -122,7 +132,7 @@ def _live(end: socket.socket, body: Body) -> NoReturn:
         os.setsid()
         line = Line(end)
         try:
-            listener = seccomp.install()
+            listener = seccomp.install(names)
         except Unsupported as error:
             line.say("unsupported", str(error))
             os._exit(0)
@@ -137,7 +147,7 @@ def _live(end: socket.socket, body: Body) -> NoReturn:
 async def _lived(body: Body, line: Line) -> None:
     try:
         await body(line)
-    except BaseException as error:  # noqa: BLE001 - it is the parent's to judge
+    except BaseException as error:
         line.say("raised", described(error))
     os._exit(0)  # nothing is closed: a process that dies closes nothing
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from toolnexus_stores_contract import Check, Violation, all_checks, perform
 
+from .faults.stores import CAUGHT_BY
 from .good_stores import DirectoryStore, TextStore
 from .mutants import MUTANTS, Mutant
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BY_ID = {check.id: check for check in all_checks()}
-# What needs a factory with a name is bitten in test_front_pytest.py.
-BITTEN_ELSEWHERE = {"durable.another_process"}
+# What needs a factory with a name is bitten in test_front_pytest.py and faults/test_traps.py.
+BITTEN_ELSEWHERE = {"durable.another_process"}.union(*CAUGHT_BY.values())
 
 
 def factory_of(make: Callable[..., Any], place: Path) -> Callable[[], Any]:

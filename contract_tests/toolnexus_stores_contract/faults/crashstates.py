@@ -33,7 +33,17 @@ from .disk import Entry
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["MODELS", "Model", "Op", "Recipe", "Recording", "recipes", "record", "state"]
+__all__ = [
+    "MODELS",
+    "Model",
+    "Op",
+    "Recipe",
+    "Recording",
+    "is_transient",
+    "recipes",
+    "record",
+    "state",
+]
 
 Model: TypeAlias = Literal["posix", "ordered", "prefix"]
 """``posix``: any op that is not durable may be lost. ``ordered``: names change in order, and fsync
@@ -161,7 +171,7 @@ class _Recorder:
 
     def add(self, number: int, call: Call) -> None:
         name = call.name
-        if _is_transient(call.path):
+        if is_transient(call.path):
             return
         if name in OPENING:
             self._open(number, call)
@@ -267,7 +277,7 @@ class _Recorder:
         return op.kind in {"write", "length"} or (op.kind == "create" and self._model != "posix")
 
 
-def _is_transient(path: str) -> bool:
+def is_transient(path: str) -> bool:
     """SQLite's index of its log is made anew after a crash: sqlite.org/walformat.html, 2.2."""
     return path.endswith("-shm")
 
@@ -432,7 +442,7 @@ class _Disk:
         found: dict[str, Entry | None] = dict.fromkeys(paths)
         found.update((path, Entry(mode, None)) for path, mode in self._directories.items())
         for path, file in self._names.items():
-            if not _is_transient(path):
+            if not is_transient(path):
                 found[path] = Entry(self._modes.get(file, _FILE), bytes(self._files[file]))
         # A name in a directory that is lost itself is not to be found.
         for path in sorted(found):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolnexus_stores_contract.factory import resolve
 
+from .fallback import disturb_blindly
 from .powerloss import lose_power, lose_power_once
 from .reach import reach_of
 from .result import Result
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 def perform(request: dict[str, Any]) -> Result:
     """Make the experiment that is asked for."""
     make, name = resolve(request["factory"]), request["experiment"]
+    if "://" in request["factory"]:
+        make()  # opens nothing yet, and a victim finds done what is done once in a process
     reach, tag = reach_of(exhaustive=request.get("exhaustive", False)), secrets.token_hex(4)
     if name == "replay":
         return _replay(make, request["token"], request["survives"], tag)
@@ -58,14 +61,22 @@ def _replay(make: Make, token: str, survives: str, tag: str) -> Result:
     return result
 
 
+def _without(request: dict[str, Any], reason: str) -> Result:
+    """What can be said where system calls cannot be watched."""
+    if request["experiment"] not in {"torn", "short"}:
+        return Result(inconclusive=[reason])
+    return disturb_blindly(resolve(request["factory"]), tag=secrets.token_hex(4), reason=reason)
+
+
 def main() -> None:
     """See the module."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a store prints is no result
+    request = json.load(sys.stdin)
     try:
-        result = perform(json.load(sys.stdin))
+        result = perform(request)
     except Unsupported as error:
-        result = Result(inconclusive=[f"system calls cannot be watched here: {error}"])
+        result = _without(request, f"system calls cannot be watched here: {error}")
     json.dump(asdict(result), answers)
     answers.flush()
 

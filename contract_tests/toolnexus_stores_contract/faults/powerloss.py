@@ -12,15 +12,15 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from .crashstates import Model, Recipe, Recording, recipes, record, state
-from .disk import Before, put
+from .crashstates import Model, Recipe, Recording, is_transient, recipes, record, state
+from .disk import Before, Entry, look, put
 from .result import ENOUGH, Result
 from .scenarios import AGAIN, SCENARIOS, Case, Seen
 from .sweep import ready
 from .victims import Ending, observe
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from .reach import Reach
 
@@ -104,6 +104,7 @@ class _Experiment:
         if not ready(self._case, self._result):
             return False
         self._ending = observe(self._case.save_twice, self._before, seconds=_PATIENCE)
+        after = {path: look(path) for path in self._before.entries}
         self._before.restore()
         trace = self._ending.trace
         self._result.count("system calls", len(trace))
@@ -112,9 +113,18 @@ class _Experiment:
             self._result.inconclusive.append(f"no save without any fault: {raised}")
             return False
         self._recording = record(trace, dict(self._before.entries), self._model)
-        doubts = self._recording.doubts + self._ending.unseen
+        doubts = self._recording.doubts + self._ending.unseen + self._unexplained(after)
         self._result.inconclusive += (f"the save is not seen whole: {each}" for each in doubts)
         return bool(trace) and not doubts
+
+    def _unexplained(self, after: Mapping[str, Entry | None]) -> list[str]:
+        """What was on the disk in the end, and is not what the ops make of it."""
+        made = state(self._recording, Recipe(self._recording.calls, ()))
+        return [
+            f"{path} is not what its calls make of it"
+            for path, entry in made.items()
+            if not is_transient(path) and _content(entry) != _content(after.get(path))
+        ]
 
     def _acknowledgements(self) -> list[int]:
         return [each.calls for each in self._ending.said if each.word == "acknowledged"]
@@ -183,7 +193,7 @@ class _Experiment:
                 current[0].again = Seen.parse(value)
             return bool(current)
 
-        observe(self._case.judge, self._before, listen=listen, seconds=_PATIENCE, only_noting=True)
+        observe(self._case.judge, self._before, listen=listen, seconds=_PATIENCE, watch="names")
         self._before.restore()
 
     def _materialise(self, recipe: Recipe) -> None:
@@ -207,6 +217,11 @@ class _Experiment:
             only = {"head": f"only its first {cut} bytes", "tail": f"all but its first {cut} bytes"}
             parts.append(f"of {ops[index]} {only.get(part, 'only the length')}")
         return ", ".join(parts)
+
+
+def _content(entry: Entry | None) -> bytes | str | None:
+    """Without the mode, which is not modelled."""
+    return None if entry is None else "a directory" if entry.data is None else entry.data
 
 
 def _digest(recording: Recording, recipe: Recipe) -> bytes:

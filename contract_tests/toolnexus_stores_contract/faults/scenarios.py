@@ -97,22 +97,26 @@ class Case:
             await reader_of(store)(self.id)
         line.say("prepared", sorted(sys.modules))
 
-    async def save(self, line: Line) -> None:
-        """A victim that saves the new transcript, and if it survives that, goes on."""
+    async def save(self, line: Line, strike: Callable[[bool], object] | None = None) -> None:
+        """A victim that saves the new transcript, and if it survives that, goes on.
+
+        *strike* switches the fault on and off; without it the supervisor does.
+        """
+        strike = strike or (lambda armed: line.say("arm" if armed else "disarm"))
         if self.scenario.from_the_start:
-            line.say("arm")
+            strike(True)
         store = None
         try:
             store = await enter(self._make, AsyncExitStack())
             if not self.scenario.from_the_start:
                 await reader_of(store)(self.id)
-                line.say("arm")
+                strike(True)
             await store.save(self.id, self.scenario.new)
         except Exception as error:
             line.say("refused", described(error))
         else:
             line.say("acknowledged")
-        line.say("disarm")
+        strike(False)
         if store is not None:
             line.say("disarmed")
             line.say("seen", (await self._look(store)).said())

@@ -8,6 +8,7 @@ the new one, the new one if the save was acknowledged, and a store that works.
 from __future__ import annotations
 
 import errno
+import gc
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from .calls import OPENING, WRITING
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .reach import Offsets, Reach
     from .victims import Ending
 
-__all__ = ["KINDS", "Kind", "disturb", "plan", "ready", "sweep"]
+__all__ = ["KINDS", "Kind", "disturb", "plan", "ready", "sweep", "wrong_after"]
 
 Kind: TypeAlias = Literal["killed", "torn", "failing", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -93,9 +94,9 @@ def _undisturbed(case: Case, result: Result) -> list[Call]:
         return []
     before = Before()
     ending = observe(case.save, before)
-    found = observe(case.inspect, before, only_noting=True)
+    found = observe(case.inspect, before, watch="names")
     before.restore()
-    wrong = _wrong(ending, found)
+    wrong = wrong_after(ending, found)
     if wrong or ending.heard("refused"):
         told = f"without any fault: {wrong or ending.heard('refused')}"
         result.violations.append((f"syscalls:{case.scenario.name}:none", told))
@@ -106,7 +107,7 @@ def _undisturbed(case: Case, result: Result) -> list[Call]:
 def ready(case: Case, result: Result) -> bool:
     """Have the old transcript stored, and imported what a victim imports; False if that failed."""
     before = Before()
-    prepared = observe(case.prepare, before, seconds=30, only_noting=True)
+    prepared = observe(case.prepare, before, seconds=30, watch="names")
     if case.scenario.from_the_start:
         before.restore()
     if prepared.heard("prepared") is None:
@@ -128,6 +129,8 @@ def _import_all(names: Sequence[str]) -> None:
                 importlib.import_module(name)
             except Exception:  # noqa: S112 - then each victim imports it by itself
                 continue
+    gc.collect()
+    gc.freeze()  # else a victim's first collection copies every page it shares with us
 
 
 def disturb(case: Case, aim: Aim, result: Result) -> None:
@@ -135,7 +138,7 @@ def disturb(case: Case, aim: Aim, result: Result) -> None:
     before = Before()
     for _ in range(_TRIES):
         ending = observe(case.save, before, aim=aim)
-        found = observe(case.inspect, before, only_noting=True) if ending.fired else None
+        found = observe(case.inspect, before, watch="names") if ending.fired else None
         before.restore()
         if found is not None:
             break
@@ -143,13 +146,13 @@ def disturb(case: Case, aim: Aim, result: Result) -> None:
         result.inconclusive.append(f"{case.scenario.name}:{aim} did not fire")
         return
     result.count("writes torn" if isinstance(aim.fault, Tear) else "calls hit")
-    wrong = _wrong(ending, found)
+    wrong = wrong_after(ending, found)
     if wrong:
         told = f"{ending.fired} ({aim.fault}), {wrong}"
         result.violations.append((f"syscalls:{case.scenario.name}:{aim}", told))
 
 
-def _wrong(ending: Ending, found: Ending) -> str | None:
+def wrong_after(ending: Ending, found: Ending) -> str | None:
     """What the store did that it must not do."""
     if ending.hung:
         return "then the save did not end within 10 s"

@@ -17,7 +17,7 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, final
 
 from toolnexus_stores_contract.subject import described
 
@@ -36,10 +36,16 @@ if TYPE_CHECKING:
     Body = Callable[["Line"], Awaitable[object]]
     Listen = Callable[[str, Any], object]
 
-__all__ = ["Ending", "Line", "Said", "observe"]
+__all__ = ["Ending", "Line", "Said", "Watch", "observe"]
+
+Watch: TypeAlias = Literal["all", "names", "nothing"]
 
 _SECONDS = 10.0
-_NOTING = OPENING | NAMING | SYNCING  # a file is noted when it is opened, before it is written to
+_WATCHED: Final[dict[Watch, Collection[str] | None]] = {
+    "all": seccomp.NUMBERS.keys(),
+    "names": OPENING | NAMING | SYNCING,  # a file is noted when it is opened, before it is written
+    "nothing": None,
+}
 
 
 @final
@@ -97,12 +103,12 @@ def observe(  # noqa: PLR0913 - all but two by name
     aim: Aim | None = None,
     listen: Listen | None = None,
     seconds: float = _SECONDS,
-    only_noting: bool = False,
+    watch: Watch = "all",
 ) -> Ending:
     """Run *body* in a victim until it ends or *seconds* are over.
 
-    With *only_noting* it cannot be armed, and goes faster: only what is needed to put the disk back
-    is looked at.
+    A victim of which only "names" are watched cannot be armed and goes faster: it is looked at as
+    far as it takes to put the disk back. Of one that is not watched, not even that is known.
 
     The words "arm" and "disarm" switch *aim* on and off. What is said besides is noted, and
     answered by what *listen* returns. Raises `Unsupported`.
@@ -111,7 +117,7 @@ def observe(  # noqa: PLR0913 - all but two by name
     pid = os.fork()
     if pid == 0:
         ours.close()
-        _live(theirs, body, _NOTING if only_noting else seccomp.NUMBERS)
+        _live(theirs, body, _WATCHED[watch])
     theirs.close()
     observer = _Observer(pid, ours, before, aim, listen)
     try:
@@ -124,24 +130,29 @@ def observe(  # noqa: PLR0913 - all but two by name
     return ending
 
 
-def _live(end: socket.socket, body: Body, names: Collection[str]) -> NoReturn:
+def _live(end: socket.socket, body: Body, names: Collection[str] | None) -> NoReturn:
     """A victim's life."""
     status = 70
     try:
-        seccomp.die_with_parent(signal.SIGKILL)
         os.setsid()
         line = Line(end)
-        try:
-            listener = seccomp.install(names)
-        except Unsupported as error:
-            line.say("unsupported", str(error))
-            os._exit(0)
-        socket.send_fds(end, [b"listener\n"], [listener])
-        os.close(listener)
+        if names is not None:
+            _be_watched(end, line, names)
         asyncio.run(_lived(body, line))
         status = 0
     finally:
         os._exit(status)
+
+
+def _be_watched(end: socket.socket, line: Line, names: Collection[str]) -> None:
+    seccomp.die_with_parent(signal.SIGKILL)
+    try:
+        listener = seccomp.install(names)
+    except Unsupported as error:
+        line.say("unsupported", str(error))
+        os._exit(0)
+    socket.send_fds(end, [b"listener\n"], [listener])
+    os.close(listener)
 
 
 async def _lived(body: Body, line: Line) -> None:
@@ -166,7 +177,7 @@ class _Observer:
     ) -> None:
         self._pid = pid
         self._end = end
-        self._process = os.pidfd_open(pid)
+        self._process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
         self._before, self._aim, self._listen = before, aim, listen
         self._supervisor: Supervisor | None = None
         self._listener = -1
@@ -176,7 +187,8 @@ class _Observer:
 
     def watch(self, deadline: float) -> None:
         """Serve the victim until it has ended, or the *deadline* is over."""
-        self._poll.register(self._process, select.POLLIN)
+        if self._process >= 0:  # else the end of the connection is the end of the process
+            self._poll.register(self._process, select.POLLIN)
         self._poll.register(self._end, select.POLLIN)
         while True:
             rest = deadline - time.monotonic()
@@ -191,7 +203,8 @@ class _Observer:
                 else:  # every thread that the filter was for is gone
                     self._poll.unregister(self._listener)
             if self._end.fileno() in ready:
-                self._hear()
+                if not self._hear() and self._process < 0:
+                    return
             elif self._process in ready:
                 return
 
@@ -212,7 +225,7 @@ class _Observer:
             ending.fired = supervisor.fired
         return ending
 
-    def _hear(self) -> None:
+    def _hear(self) -> bool:
         received, descriptors, _, _ = socket.recv_fds(self._end, 65536, 1)
         if descriptors:
             self._listener = descriptors[0]
@@ -225,6 +238,7 @@ class _Observer:
             if line != b"listener":
                 word, value = json.loads(line)
                 self._reply(self._understood(word, value))
+        return bool(received)
 
     def _understood(self, word: str, value: Any) -> object:
         supervisor = self._supervisor

@@ -10,18 +10,36 @@ import asyncio
 import fcntl
 import hashlib
 import json
+import mmap
 import os
 import secrets
 import shutil
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Message: TypeAlias = dict[str, Any]
 
 PLACE = "TOOLNEXUS_TEST_PLACE"
 """The variable of the environment that holds a directory."""
+
+
+CAUGHT_BY: dict[type, tuple[str, ...]] = {}
+"""Each trap, and the checks that must find it."""
+
+S = TypeVar("S", bound=type)
+
+
+def caught_by(*checks: str) -> Callable[[S], S]:
+    def noted(store: S) -> S:
+        CAUGHT_BY[store] = checks
+        return store
+
+    return noted
 
 
 def name_of(id: str) -> str:
@@ -91,11 +109,18 @@ class ProcessOnlyFile(ReplacedFile):
         pass
 
 
+@caught_by(
+    "atomic.killed_at_any_call",
+    "atomic.killed_in_any_write",
+    "atomic.error_at_any_call",
+    "atomic.power_loss",
+)
 class OverwrittenInPlace(ReplacedFile):
     def stage_and_replace(self, file: Path, data: bytes) -> None:
         file.write_bytes(data)
 
 
+@caught_by("atomic.killed_at_any_call", "atomic.killed_in_any_write")
 class LineByLine(ReplacedFile):
     """JSON Lines, rewritten in place; a torn end is passed over in silence."""
 
@@ -114,11 +139,13 @@ class LineByLine(ReplacedFile):
                 stream.write(json.dumps(message).encode() + b"\n")
 
 
+@caught_by("atomic.power_loss")
 class NotSynced(ReplacedFile):
     def sync(self, descriptor: int) -> None:
         pass
 
 
+@caught_by("atomic.power_loss")
 class SyncedTooLate(ReplacedFile):
     """The content is synced after the rename that makes it current."""
 
@@ -131,22 +158,26 @@ class SyncedTooLate(ReplacedFile):
             os.fsync(stream.fileno())
 
 
+@caught_by("durable.power_loss_after_save")
 class DirectoryNotSynced(ReplacedFile):
     def sync_directory(self) -> None:
         pass
 
 
+@caught_by("atomic.short_write")
 class ShortWriteIgnored(ReplacedFile):
     def write_all(self, descriptor: int, data: bytes) -> None:
         os.write(descriptor, data)
 
 
+@caught_by("atomic.error_at_any_call", "atomic.short_write")
 class FullDiskSwallowed(ReplacedFile):
     def write(self, file: Path, data: bytes) -> None:
         with suppress(OSError):
             super().write(file, data)
 
 
+@caught_by("atomic.killed_at_any_call")
 class StagedOnAnotherFileSystem(ReplacedFile):
     """`shutil.move` copies where it cannot rename."""
 
@@ -157,6 +188,7 @@ class StagedOnAnotherFileSystem(ReplacedFile):
         shutil.move(staged, file)
 
 
+@caught_by("atomic.killed_at_any_call")
 class LockLeftBehind(ReplacedFile):
     """A lock file that only its maker removes: a process that dies locks everybody out."""
 
@@ -211,20 +243,24 @@ class RowsWithAllSynced(Rows):
     pragmas = ("journal_mode = DELETE", "synchronous = EXTRA")
 
 
+@caught_by("durable.power_loss_after_save")
 class RowsByDefault(Rows):
     """SQLite as it comes."""
 
     pragmas = ("journal_mode = DELETE", "synchronous = FULL")
 
 
+@caught_by("durable.power_loss_after_save")
 class RowsSyncedAtCheckpoints(Rows):
     pragmas = ("journal_mode = WAL", "synchronous = NORMAL")
 
 
+@caught_by("atomic.power_loss")
 class RowsNeverSynced(Rows):
     pragmas = ("journal_mode = DELETE", "synchronous = OFF")
 
 
+@caught_by("atomic.killed_at_any_call", "atomic.power_loss")
 class RowPerMessage(Rows):
     """Each statement commits by itself."""
 
@@ -240,3 +276,32 @@ class RowPerMessage(Rows):
         for n, message in enumerate(messages):
             row = (id, n, json.dumps(message))
             self.database.execute("INSERT INTO lines VALUES (?, ?, ?)", row)
+
+
+class InTheModule:
+    """Keeps everything in the process."""
+
+    texts: ClassVar[dict[str, str]] = {}
+
+    async def get(self, id: str) -> list[Message] | None:
+        return json.loads(self.texts[id]) if id in self.texts else None
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        self.texts[id] = json.dumps(messages)
+
+
+class SavesNothing(InTheModule):
+    async def save(self, id: str, messages: list[Message]) -> None:
+        raise RuntimeError("not today")
+
+
+class Mapped(ReplacedFile):
+    """Writes through a mapping, which no system call shows."""
+
+    def write_all(self, descriptor: int, data: bytes) -> None:
+        name = f"/proc/self/fd/{descriptor}"
+        readable = os.open(name, os.O_RDWR)
+        os.ftruncate(readable, len(data))
+        with mmap.mmap(readable, len(data)) as memory:
+            memory[:] = data
+        os.close(readable)

@@ -67,3 +67,22 @@ async def power_loss(subject: Subject) -> None:
 @check("durable", "A power loss takes back no acknowledged save.", timeout=_SECONDS)
 async def power_loss_after_save(subject: Subject) -> None:
     await experiment(subject, "power", acknowledged=True)
+
+
+@check(
+    "atomic",
+    "A save that is cancelled while a thread of it is busy does not overwrite a later one.",
+    timeout=_SECONDS,
+)
+async def cancelled_in_any_call(subject: Subject) -> None:
+    await experiment(subject, "cancelled")
+
+
+@check(
+    "atomic",
+    "While one process stands still in the middle of a save, another may save: one of the two "
+    "transcripts is there then, whole.",
+    timeout=_SECONDS,
+)
+async def overtaken_in_any_call(subject: Subject) -> None:
+    await experiment(subject, "overtaken")

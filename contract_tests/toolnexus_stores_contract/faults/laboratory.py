@@ -22,7 +22,8 @@ from .reach import reach_of
 from .result import Result
 from .scenarios import SCENARIOS, Case
 from .seccomp import Unsupported
-from .sweep import KINDS, disturb, ready, sweep
+from .standstill import cancel_held, hold_once, overtake_held
+from .sweep import KINDS, disturb, prepared, sweep
 from .syscalls import Aim
 
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ def perform(request: dict[str, Any]) -> Result:
     if name == "power":
         acknowledged, survives = request["acknowledged"], request["survives"]
         return lose_power(make, reach, tag=tag, acknowledged=acknowledged, survives=survives)
+    if name == "cancelled":
+        return cancel_held(make, tag=tag)
+    if name == "overtaken":
+        return overtake_held(make, tag=tag)
     if name in KINDS:
         return sweep(make, name, reach, tag=tag)
     raise ValueError(f"no such experiment: {name}")
@@ -53,11 +58,14 @@ def _replay(make: Make, token: str, survives: str, tag: str) -> Result:
         scenario, rest = "replace", f"{scenario}:{rest}"
     if layer == "crashstates":
         return lose_power_once(make, scenario, rest, tag=tag, survives=survives)
+    if layer == "standstill":
+        return hold_once(make, scenario, int(rest), tag=tag)
     if layer != "syscalls":
         raise ValueError(f"not a token of an experiment with processes: {token}")
     result, case = Result(), Case(make, SCENARIOS[scenario], f"{tag}-{scenario}")
-    if ready(case, result):
-        disturb(case, Aim.parse(rest), result)
+    with prepared(case, result) as ready:
+        if ready:
+            disturb(case, Aim.parse(rest), result)
     return result
 
 

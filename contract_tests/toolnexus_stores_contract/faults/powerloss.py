@@ -16,7 +16,7 @@ from .crashstates import Model, Recipe, Recording, is_transient, recipes, record
 from .disk import Before, Entry, look, put
 from .result import ENOUGH, Result
 from .scenarios import AGAIN, SCENARIOS, Case, Seen
-from .sweep import ready
+from .sweep import prepared
 from .victims import Ending, observe
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ def lose_power(  # noqa: PLR0913 - all but two by name
     result = Result()
     for name in reach.power:
         experiment = _Experiment(Case(make, SCENARIOS[name], f"{tag}-{name}"), result, model)
-        if experiment.recorded():
-            experiment.look_at(experiment.states(reach.states, acknowledged, survives))
+        with prepared(experiment.case, result) as ready:
+            if ready and experiment.recorded():
+                experiment.look_at(experiment.states(reach.states, acknowledged, survives))
     if not result.counts.get("system calls"):
         result.inconclusive.append("a save made no system call that changes a file")
     return result
@@ -81,9 +82,10 @@ def lose_power_once(
     """The one crash state of *recipe*."""
     result = Result()
     experiment = _Experiment(Case(make, SCENARIOS[scenario], f"{tag}-{scenario}"), result, "posix")
-    if experiment.recorded():
-        chosen = Recipe.parse(recipe)
-        experiment.look_at([_State(chosen, experiment.allowed(chosen.calls, survives))])
+    chosen = Recipe.parse(recipe)
+    with prepared(experiment.case, result) as ready:
+        if ready and experiment.recorded():
+            experiment.look_at([_State(chosen, experiment.allowed(chosen.calls, survives))])
     return result
 
 
@@ -92,7 +94,7 @@ class _Experiment:
     """One scenario: its trace, its states, its judges."""
 
     def __init__(self, case: Case, result: Result, model: Model) -> None:
-        self._case = case
+        self.case = case
         self._result = result
         self._model: Model = model
         self._before = Before()
@@ -101,9 +103,7 @@ class _Experiment:
 
     def recorded(self) -> bool:
         """Whether there is a trace of the saves to work with."""
-        if not ready(self._case, self._result):
-            return False
-        self._ending = observe(self._case.save_twice, self._before, seconds=_PATIENCE)
+        self._ending = observe(self.case.save_twice, self._before, seconds=_PATIENCE)
         after = {path: look(path) for path in self._before.entries}
         self._before.restore()
         trace = self._ending.trace
@@ -171,7 +171,7 @@ class _Experiment:
             self._look_at_some([each])  # alone, in a process of its own: what it is told by
             text = each.wrong()
             if text:
-                token = f"crashstates:{self._case.scenario.name}:{each.recipe}"
+                token = f"crashstates:{self.case.scenario.name}:{each.recipe}"
                 self._result.violations.append((token, f"{self._told(each.recipe)}: {text}"))
         self._before.restore()
 
@@ -193,7 +193,7 @@ class _Experiment:
                 current[0].again = Seen.parse(value)
             return bool(current)
 
-        observe(self._case.judge, self._before, listen=listen, seconds=_PATIENCE, watch="names")
+        observe(self.case.judge, self._before, listen=listen, seconds=_PATIENCE, watch="names")
         self._before.restore()
 
     def _materialise(self, recipe: Recipe) -> None:

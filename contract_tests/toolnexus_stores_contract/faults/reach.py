@@ -40,14 +40,14 @@ class Reach:
 
 
 _EVERY_RUN: Final = Reach(
-    calls=("create", "replace", "append"),
+    calls=("replace", "append", "create"),
     some_calls=("large",),
-    tears={"create": "half", "replace": "sectors", "append": "few", "single": "few"},
-    power=("create", "replace", "append"),
+    tears={"replace": "sectors", "append": "few", "single": "few", "create": "half"},
+    power=("replace", "append", "create"),
     states=500,
 )
 _EVERY: Final[Offsets] = "every"
-_ALL: Final = ("create", "replace", "append", "single", "many", "large")
+_ALL: Final = ("replace", "append", "single", "create", "many", "large")
 _EXHAUSTIVE: Final = Reach(
     calls=_ALL,
     some_calls=(),

@@ -79,7 +79,7 @@ class Case:
     """One scenario on one id of one storage."""
 
     def __init__(self, make: Callable[[], Any], scenario: Scenario, id: str) -> None:
-        self._make = make
+        self.make = make
         self.scenario = scenario
         self.id = id
         self.known: dict[str, list[Message] | None] = {
@@ -92,7 +92,7 @@ class Case:
     async def prepare(self, line: Line) -> None:
         """A victim that stores the old transcript, in peace."""
         async with AsyncExitStack() as stack:
-            store = await enter(self._make, stack)
+            store = await enter(self.make, stack)
             await store.save(self.id, self.scenario.old or self.scenario.new)
             await reader_of(store)(self.id)
         line.say("prepared", sorted(sys.modules))
@@ -107,7 +107,7 @@ class Case:
             strike(True)
         store = None
         try:
-            store = await enter(self._make, AsyncExitStack())
+            store = await enter(self.make, AsyncExitStack())
             if not self.scenario.from_the_start:
                 await reader_of(store)(self.id)
                 strike(True)
@@ -119,24 +119,24 @@ class Case:
         strike(False)
         if store is not None:
             line.say("disarmed")
-            line.say("seen", (await self._look(store)).said())
+            line.say("seen", (await self.look(store)).said())
             line.say("again", (await self._save_again(store)).said())
 
     async def inspect(self, line: Line) -> None:
         """A victim that opens the storage anew, looks, and saves once more."""
         async with AsyncExitStack() as stack:
             try:
-                store = await enter(self._make, stack)
+                store = await enter(self.make, stack)
             except Exception as error:
                 line.say("seen", Seen(None, f"opening the store raised {described(error)}").said())
                 return
-            line.say("seen", (await self._look(store)).said())
+            line.say("seen", (await self.look(store)).said())
             line.say("again", (await self._save_again(store)).said())
 
     async def save_twice(self, line: Line) -> None:
         """A victim that saves the new transcript and the next, and says how far it is."""
         line.say("arm")
-        store = await enter(self._make, AsyncExitStack())
+        store = await enter(self.make, AsyncExitStack())
         await reader_of(store)(self.id)
         for name in ("new", "next"):
             line.say("began", name)
@@ -148,7 +148,8 @@ class Case:
         while line.say("next"):
             await self.inspect(line)
 
-    async def _look(self, store: Any) -> Seen:
+    async def look(self, store: Any) -> Seen:
+        """What the store finds."""
         try:
             found = await reader_of(store)(self.id)
         except Exception as error:
@@ -171,4 +172,4 @@ class Case:
                 await store.save(self.id, self.known[AGAIN])
         except Exception as error:
             return Seen(None, f"the next save raised {described(error)}")
-        return await self._look(store)
+        return await self.look(store)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import gc
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from .calls import OPENING, WRITING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .reach import Offsets, Reach
     from .victims import Ending
 
-__all__ = ["KINDS", "Kind", "disturb", "plan", "ready", "sweep", "wrong_after"]
+__all__ = ["KINDS", "Kind", "disturb", "plan", "prepared", "sweep", "wrong_after"]
 
 Kind: TypeAlias = Literal["killed", "torn", "failing", "short"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -67,16 +68,19 @@ def _offsets(size: int, offsets: Offsets) -> list[int]:
 def sweep(make: Callable[[], object], kind: Kind, reach: Reach, *, tag: str) -> Result:
     """Disturb saves in every way of *kind*. Raises `Unsupported`."""
     result = Result()
+
+    def offsets(name: str) -> Offsets:
+        return reach.tears.get(name, "half")
+
     whole = reach.calls if kind in {"killed", "failing"} else reach.tears
     for name in (*whole, *reach.some_calls):
         case = Case(make, SCENARIOS[name], f"{tag}-{name}")
-        trace = _undisturbed(case, result)
-        result.count("system calls", len(trace))
-        aims = list(plan(trace, kind, reach.tears.get(name, "half")))
-        for aim in aims if name in whole else _some(aims):
-            disturb(case, aim, result)
-            if len(result.violations) >= ENOUGH:
-                return result
+        with prepared(case, result) as ready:
+            aims = list(plan(_undisturbed(case, result) if ready else (), kind, offsets(name)))
+            for aim in aims if name in whole else _some(aims):
+                disturb(case, aim, result)
+                if len(result.violations) >= ENOUGH:
+                    return result
     if not result.counts.get("system calls"):
         result.inconclusive.append("a save made no system call that changes a file")
     return result
@@ -90,32 +94,39 @@ def _some(aims: Sequence[Aim]) -> list[Aim]:
 
 def _undisturbed(case: Case, result: Result) -> list[Call]:
     """The calls that a save makes if nothing befalls it."""
-    if not ready(case, result):
-        return []
     before = Before()
     ending = observe(case.save, before)
     found = observe(case.inspect, before, watch="names")
     before.restore()
-    wrong = wrong_after(ending, found)
-    if wrong or ending.heard("refused"):
-        told = f"without any fault: {wrong or ending.heard('refused')}"
+    result.count("system calls", len(ending.trace))
+    wrong = ending.heard("refused") or (wrong_after(ending, found) if ending.trace else None)
+    if wrong:
+        told = f"without any fault: {wrong}"
         result.violations.append((f"syscalls:{case.scenario.name}:none", told))
     result.inconclusive += (f"the save is not seen whole: {each}" for each in ending.unseen)
     return ending.trace
 
 
-def ready(case: Case, result: Result) -> bool:
-    """Have the old transcript stored, and imported what a victim imports; False if that failed."""
+@contextmanager
+def prepared(case: Case, result: Result) -> Iterator[bool]:
+    """Have the old transcript stored, and imported what a victim imports; False if that failed.
+
+    In the end the disk is as it was before.
+    """
     before = Before()
-    prepared = observe(case.prepare, before, seconds=30, watch="names")
+    ending = observe(case.prepare, before, seconds=30, watch="names")
     if case.scenario.from_the_start:
         before.restore()
-    if prepared.heard("prepared") is None:
-        reason = prepared.heard("raised") or "it did not end"
+    imported = ending.heard("prepared")
+    if imported is None:
+        reason = ending.heard("raised") or "it did not end"
         result.inconclusive.append(f"no save without any fault: {reason}")
-        return False
-    _import_all(prepared.heard("prepared"))
-    return True
+    else:
+        _import_all(imported)
+    try:
+        yield imported is not None
+    finally:
+        before.restore()
 
 
 def _import_all(names: Sequence[str]) -> None:

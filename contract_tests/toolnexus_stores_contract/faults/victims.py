@@ -36,11 +36,12 @@ if TYPE_CHECKING:
     Body = Callable[["Line"], Awaitable[object]]
     Listen = Callable[[str, Any], object]
 
-__all__ = ["Ending", "Line", "Said", "Watch", "observe"]
+__all__ = ["Ending", "Line", "Said", "Watch", "observe", "observe_two"]
 
 Watch: TypeAlias = Literal["all", "names", "nothing"]
 
 _SECONDS = 10.0
+_TURN = 0.002  # seconds, when two are served in turn
 _WATCHED: Final[dict[Watch, Collection[str] | None]] = {
     "all": seccomp.NUMBERS.keys(),
     "names": OPENING | NAMING | SYNCING,  # a file is noted when it is opened, before it is written
@@ -107,23 +108,44 @@ def observe(  # noqa: PLR0913 - all but two by name
 ) -> Ending:
     """Run *body* in a victim until it ends or *seconds* are over.
 
-    A victim of which only "names" are watched cannot be armed and goes faster: it is looked at as
-    far as it takes to put the disk back. Of one that is not watched, not even that is known.
-
     The words "arm" and "disarm" switch *aim* on and off. What is said besides is noted, and
     answered by what *listen* returns. Raises `Unsupported`.
+
+    A victim of which only "names" are watched cannot be armed and goes faster: it is looked at as
+    far as it takes to put the disk back. Of one that is not watched, not even that is known.
     """
-    ours, theirs = socket.socketpair()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        _live(theirs, body, _WATCHED[watch])
-    theirs.close()
-    observer = _Observer(pid, ours, before, aim, listen)
+    observer = _Observer(body, before, watch, aim, listen)
+    deadline = time.monotonic() + seconds
     try:
-        observer.watch(time.monotonic() + seconds)
+        while observer.serve(deadline - time.monotonic()):
+            pass
     finally:
         ending = observer.end()
+    return _supported(ending)
+
+
+def observe_two(
+    first: Body, second: Body, before: Before, *, aim: Aim, seconds: float = _SECONDS
+) -> tuple[Ending, Ending]:
+    """Run two victims at once; *aim* is at the first of them.
+
+    The second asks "now?" until that is so: the fault has befallen the first, or it has ended.
+    """
+    one = _Observer(first, before, "all", aim, None)
+    other = _Observer(second, before, "all", None, lambda *_: one.has_fired or not running)
+    running = [one]
+    deadline = time.monotonic() + seconds
+    live = [one, other]
+    try:
+        while live:
+            live = [each for each in live if each.serve(deadline - time.monotonic(), _TURN)]
+            running = [each for each in running if each in live]
+    finally:
+        endings = one.end(), other.end()
+    return _supported(endings[0]), _supported(endings[1])
+
+
+def _supported(ending: Ending) -> Ending:
     complaint = ending.heard("unsupported")
     if complaint:
         raise Unsupported(complaint)
@@ -169,44 +191,49 @@ class _Observer:
 
     def __init__(
         self,
-        pid: int,
-        end: socket.socket,
+        body: Body,
         before: Before,
+        watch: Watch,
         aim: Aim | None,
         listen: Listen | None,
     ) -> None:
-        self._pid = pid
-        self._end = end
-        self._process = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else -1
+        self._end, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._end.close()
+            _live(theirs, body, _WATCHED[watch])
+        theirs.close()
         self._before, self._aim, self._listen = before, aim, listen
         self._supervisor: Supervisor | None = None
         self._listener = -1
-        self._poll = select.poll()
         self._heard = b""
         self._ending = Ending()
-
-    def watch(self, deadline: float) -> None:
-        """Serve the victim until it has ended, or the *deadline* is over."""
+        self._process = os.pidfd_open(self._pid) if hasattr(os, "pidfd_open") else -1
+        self._poll = select.poll()
+        self._poll.register(self._end, select.POLLIN)
         if self._process >= 0:  # else the end of the connection is the end of the process
             self._poll.register(self._process, select.POLLIN)
-        self._poll.register(self._end, select.POLLIN)
-        while True:
-            rest = deadline - time.monotonic()
-            if rest <= 0:
-                self._ending.hung = True
-                return
-            pause = self._supervisor.release() if self._supervisor else 1.0
-            ready = dict(self._poll.poll(1000 * min(rest, pause)))
-            if self._supervisor is not None and self._listener in ready:
-                if ready[self._listener] & select.POLLIN:
-                    self._supervisor.serve()
-                else:  # every thread that the filter was for is gone
-                    self._poll.unregister(self._listener)
-            if self._end.fileno() in ready:
-                if not self._hear() and self._process < 0:
-                    return
-            elif self._process in ready:
-                return
+
+    @property
+    def has_fired(self) -> bool:
+        """Whether the fault has befallen it."""
+        return self._supervisor is not None and self._supervisor.fired is not None
+
+    def serve(self, rest: float, longest: float = 1.0) -> bool:
+        """Serve what comes next, for *longest* at most; False at its end, or that of its time."""
+        if rest <= 0:
+            self._ending.hung = True
+            return False
+        pause = min(rest, longest, self._supervisor.release() if self._supervisor else 1.0)
+        ready = dict(self._poll.poll(1000 * pause))
+        if self._supervisor is not None and self._listener in ready:
+            if ready[self._listener] & select.POLLIN:
+                self._supervisor.serve()
+            else:  # every thread that the filter was for is gone
+                self._poll.unregister(self._listener)
+        if self._end.fileno() in ready:
+            return self._hear() or self._process >= 0
+        return self._process not in ready
 
     def end(self) -> Ending:
         """Kill what is left of it."""

@@ -201,12 +201,24 @@ class LockLeftBehind(ReplacedFile):
             lock.unlink()
 
 
+@caught_by("atomic.cancelled_in_any_call")
 class WrittenInThread(ReplacedFile):
     """Stages, syncs and replaces properly, in a worker thread that nobody waits for."""
 
     async def save(self, id: str, messages: list[Message]) -> None:
         data = json.dumps(messages).encode()
         await asyncio.to_thread(self.stage_and_replace, self.file(id), data)
+
+
+@caught_by("atomic.overtaken_in_any_call")
+class OneStagedName(ReplacedFile):
+    """Two writers of one conversation stage in one file, and nothing keeps them apart."""
+
+    def write(self, file: Path, data: bytes) -> None:
+        self.stage_and_replace(file, data)
+
+    def staged(self, file: Path) -> Path:
+        return file.with_suffix(".staged")
 
 
 class Rows:
@@ -276,6 +288,22 @@ class RowPerMessage(Rows):
         for n, message in enumerate(messages):
             row = (id, n, json.dumps(message))
             self.database.execute("INSERT INTO lines VALUES (?, ?, ?)", row)
+
+
+@caught_by("concurrent.cancelled_at_each_await")
+class AwaitsInTransaction(Rows):
+    """A task that is cancelled between BEGIN and COMMIT leaves the transaction open."""
+
+    isolation = None
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        for statement in ("BEGIN IMMEDIATE", None, "COMMIT"):
+            await asyncio.sleep(0)
+            if statement:
+                self.database.execute(statement)
+            else:
+                row = (id, json.dumps(messages))
+                self.database.execute("REPLACE INTO texts VALUES (?, ?)", row)
 
 
 class InTheModule:

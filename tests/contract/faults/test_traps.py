@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 CHECKS = {check.id: check for check in all_checks()}
 DISK = [
     *("atomic.killed_at_any_call", "atomic.killed_in_any_write", "atomic.error_at_any_call"),
-    *("atomic.short_write", "atomic.power_loss", "durable.power_loss_after_save"),
+    *("atomic.short_write", "atomic.cancelled_in_any_call", "atomic.overtaken_in_any_call"),
+    *("atomic.power_loss", "durable.power_loss_after_save"),
 ]
 
 
@@ -44,7 +45,9 @@ def test_a_trap_is_caught_and_the_token_repeats_it(store: type, id: str) -> None
         asyncio.run(perform(CHECKS[id], named(store)))
     assert caught.value.promised == CHECKS[id].promise
     token = re.search(r"replay: (\S+)", caught.value.seen)
-    assert token, caught.value.seen
+    if token is None:
+        assert id.startswith("concurrent.")
+        return
     with pytest.raises(Violation):
         asyncio.run(replay(named(store), token[1]))
 

@@ -80,7 +80,7 @@ def three_writes(place: Path, line: Line) -> None:
         try:
             line.say("wrote", os.write(descriptor, data))
         except OSError as error:
-            line.say("wrote", os.strerror(error.errno))
+            line.say("wrote", os.strerror(error.errno or 0))
     line.say("disarm")
     line.say("at last", os.write(descriptor, b"d"))
 

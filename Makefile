@@ -1,13 +1,28 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
+COMPOSE ?= docker compose
 
-.PHONY: demo test check lint types bench clean
+.PHONY: demo test test-compose up down check lint types bench clean
 
 demo: $(VENV)/installed ## An agent's conversation survives a kill; worth watching
 	$(RUN) examples/demo.py
 
 test: $(VENV)/installed ## Every test, as CI runs it
+	$(RUN) -m pytest $(PYTEST_ARGS)
+
+up: ## The servers of the tests in containers, healthy when this returns
+	$(COMPOSE) up --detach --wait
+
+down: ## Remove them and their data
+	$(COMPOSE) down --volumes
+
+test-compose: export TOOLNEXUS_TEST_POSTGRES_URL = postgresql://toolnexus:toolnexus@127.0.0.1:15432/toolnexus
+test-compose: export TOOLNEXUS_TEST_REDIS_URL = redis://:toolnexus@127.0.0.1:16379/0
+test-compose: export TOOLNEXUS_TEST_S3_URL = s3://toolnexus/tests?endpoint_url=http://127.0.0.1:18333&region=us-east-1&addressing_style=path
+test-compose: export AWS_ACCESS_KEY_ID = toolnexus
+test-compose: export AWS_SECRET_ACCESS_KEY = toolnexus-secret
+test-compose: $(VENV)/installed ## Every test, against the servers that `make up` started
 	$(RUN) -m pytest $(PYTEST_ARGS)
 
 check: lint types ## What a change must pass beside the tests
@@ -25,7 +40,7 @@ bench: $(VENV)/installed ## Ratios against a raw sqlite3 loop, measured side by 
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --editable '.[contract,dev]'
+	$(RUN) -m pip install --quiet --editable '.[all,dev,servers]'
 	touch $@
 
 clean:

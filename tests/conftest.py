@@ -10,14 +10,24 @@ from toolnexus_stores import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
-    from pathlib import Path
 
-DURABLE = ("file", "sqlite")
+pytest_plugins = [
+    "tests.servers.fixtures",
+    "tests.servers.pgbouncer",
+    "tests.servers.redis_groups",
+]
+
+SERVED = ("postgres", "redis", "s3")
+DURABLE = ("file", "sqlite", *SERVED)
 BACKENDS = ("memory", *DURABLE)
 
 
-def url_of(backend: str, place: Path) -> str:
-    """A URL of *backend* whose storage is fresh and below *place*."""
+def url_of(backend: str, request: pytest.FixtureRequest) -> str:
+    """A URL of *backend* whose storage is fresh: below the test's directory, or on a server."""
+    if backend in SERVED:
+        url: str = request.getfixturevalue(backend).fresh_url()
+        return url
+    place = request.getfixturevalue("tmp_path")
     return {
         "memory": "memory://",
         "file": f"file://{place}/transcripts",
@@ -26,15 +36,15 @@ def url_of(backend: str, place: Path) -> str:
 
 
 @pytest.fixture(params=DURABLE)
-def durable_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def durable_url(request: pytest.FixtureRequest) -> str:
     """The URL of fresh storage that a second store, or a second process, can open too."""
-    return url_of(request.param, tmp_path)
+    return url_of(request.param, request)
 
 
 @pytest.fixture(params=BACKENDS)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def url(request: pytest.FixtureRequest) -> str:
     """The URL of fresh storage on each backend."""
-    return url_of(request.param, tmp_path)
+    return url_of(request.param, request)
 
 
 @pytest.fixture

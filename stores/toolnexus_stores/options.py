@@ -55,6 +55,11 @@ class DriverOptions(_Options):
         """The fields that the URL's location fills. Raises `InvalidURL` if it makes no sense."""
         raise NotImplementedError
 
+    @classmethod
+    def option_names(cls) -> set[str]:
+        """What the fields are called in a URL."""
+        return {field.alias or name for name, field in cls.model_fields.items()}
+
     def driver(self) -> Driver:
         """A driver that is not open yet. No I/O, no import of a client library."""
         raise NotImplementedError

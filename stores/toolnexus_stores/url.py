@@ -53,7 +53,7 @@ def open_store(url: str | None = None, **overrides: object) -> Store:
     _require(location.scheme, model)
     values = {**query, **overrides}
     place = model.locate(location)
-    of_driver = model.model_fields.keys() - place.keys()
+    of_driver = model.option_names() - place.keys()
     _refuse_unknown(values, of_driver | StoreOptions.model_fields.keys())
     options = _validated(
         StoreOptions, {k: v for k, v in values.items() if k in StoreOptions.model_fields}
@@ -174,4 +174,5 @@ def _validated(model: type[Options], values: Mapping[str, object]) -> Options:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         name = ".".join(map(str, first["loc"]))
-        raise InvalidURL(f"option {name!r}: {first['msg']}") from None
+        reason = first["msg"].removeprefix("Value error, ")
+        raise InvalidURL(f"option {name!r}: {reason}" if name else reason) from None

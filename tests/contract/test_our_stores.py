@@ -13,7 +13,6 @@ from tests.conftest import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 
 class TestMemory(StoreContract):
@@ -23,29 +22,41 @@ class TestMemory(StoreContract):
         return open_store("memory://")
 
 
-class _OnDisk(StoreContract):
+class _Durable(StoreContract):
     backend: str
     claims = LEVELS
 
     @pytest.fixture(autouse=True)
-    def storage(self, tmp_path: Path) -> None:
-        self.factory = url_of(self.backend, tmp_path)
+    def storage(self, request: pytest.FixtureRequest) -> None:
+        self.factory = url_of(self.backend, request)
 
 
-class TestFile(_OnDisk):
+class TestFile(_Durable):
     backend = "file"
 
 
-class TestSqlite(_OnDisk):
+class TestSqlite(_Durable):
     backend = "sqlite"
+
+
+class TestPostgres(_Durable):
+    backend = "postgres"
+
+
+class TestRedis(_Durable):
+    backend = "redis"
+
+
+class TestS3(_Durable):
+    backend = "s3"
 
 
 class TestScopedSqlite(StoreContract):
     claims = ("core", "concurrent")
 
     @pytest.fixture(autouse=True)
-    def storage(self, tmp_path: Path) -> None:
-        self.url = url_of("sqlite", tmp_path)
+    def storage(self, request: pytest.FixtureRequest) -> None:
+        self.url = url_of("sqlite", request)
 
     def factory(self) -> Store:
         return open_store(self.url, scope="user-42")

@@ -1,0 +1,1 @@
+"""What only one backend can do, or suffer: its URL, its server, its faults."""

@@ -6,6 +6,7 @@ A factory is called without arguments and gives a store, now or awaited, as an o
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -29,8 +30,9 @@ def resolve(factory: Factory) -> Callable[[], Any]:
     """The factory that *factory* names. Raises `NotAStore`."""
     if not isinstance(factory, str):
         return factory
-    if "://" in factory:
+    if "://" in factory.partition("(")[0]:
         return _opening(factory)
+    factory, arguments = _without_arguments(factory)
     module, separator, name = factory.partition(":")
     if not separator:
         raise NotAStore(f"a factory is named 'package.module:factory' or by URL, not {factory!r}")
@@ -42,8 +44,14 @@ def resolve(factory: Factory) -> Callable[[], Any]:
         raise NotAStore(f"the factory {factory!r} cannot be imported: {error}") from error
     if not callable(found):
         raise NotAStore(f"the factory {factory!r} is not callable")
-    made: Callable[[], Any] = found
-    return made
+    made: Callable[..., Any] = found
+    return lambda: made(*arguments)
+
+
+def _without_arguments(factory: str) -> tuple[str, tuple[Any, ...]]:
+    """``"module:factory('text', 2)"``: the name, and the literals that it is to be called with."""
+    name, parenthesis, rest = factory.partition("(")
+    return name, ast.literal_eval(f"({rest[:-1]},)") if parenthesis and rest[:-1] else ()
 
 
 def _opening(url: str) -> Callable[[], Any]:

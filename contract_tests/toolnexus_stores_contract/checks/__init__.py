@@ -21,6 +21,7 @@ from . import (
     refusals,
     replacement,
     sequences,
+    wires,
 )
 
 __all__ = ["CHECKS"]
@@ -37,6 +38,7 @@ _MODULES = (
     cancellation,
     durability,
     crashes,
+    wires,
     management,
 )
 

@@ -11,9 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from toolnexus_stores_contract.check import NotApplicable, Violation
+from toolnexus_stores_contract.subject import Subject
+
+from .cuts import cut_once
 
 if TYPE_CHECKING:
-    from toolnexus_stores_contract.subject import Subject
+    from toolnexus_stores_contract.check import Survives
 
 __all__ = ["experiment", "replay"]
 
@@ -40,8 +43,12 @@ async def experiment(subject: Subject, name: str, **request: object) -> None:
     _judge(result)
 
 
-async def replay(factory: str, token: str, *, survives: str = "power") -> None:
+async def replay(factory: str, token: str, *, survives: Survives = "power") -> None:
     """Repeat the one fault of *token*. Raises `Violation` if the store fails again."""
+    if token.startswith("wire:"):
+        async with Subject(factory, survives=survives) as subject:
+            await cut_once(subject, token.removeprefix("wire:"))
+        return
     request: dict[str, object] = {
         "experiment": "replay",
         "factory": factory,

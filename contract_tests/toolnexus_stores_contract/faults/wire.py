@@ -48,6 +48,7 @@ DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 HOWS: tuple[How, ...] = get_args(How)
 
 _SOON = 0.002  # seconds for the receiver to act on the bytes that passed before a cut
+_LATE = 0.2  # seconds for a server to answer what was delivered late
 _PORTS = {"postgresql": 5432, "postgres": 5432, "redis": 6379, "http": 80}
 _URL = re.compile(r"[a-z][a-z0-9+]*://[^\s'\"()]+")
 
@@ -216,6 +217,8 @@ class _Connection:
         self._proxy = proxy
         self._store, self._server = store, server
         self._over = asyncio.Event()
+        self._abandoned = False
+        self._answered = asyncio.Event()
         self.hangs = False
         self.kept = b""
         self.task = asyncio.current_task()
@@ -247,9 +250,9 @@ class _Connection:
         self.kept = b""
         with suppress(OSError):
             await writer.drain()
-        with suppress(OSError, TimeoutError):
-            async with asyncio.timeout(0.2):
-                await self._server[0].read(65536)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LATE):
+                await self._answered.wait()
         self.reset()
 
     def _close(self) -> None:
@@ -259,12 +262,16 @@ class _Connection:
 
     async def _pump(self, way: Direction, reader: StreamReader, writer: StreamWriter) -> None:
         while data := await reader.read(65536):
+            if self._abandoned:  # nobody is there who would hear the answer
+                self._answered.set()
+                continue
             count = self._proxy.allowed(way, len(data))
             if count is not None:
                 await self._fail(writer, data, count)
                 return
             writer.write(data)
             await writer.drain()
+        self._answered.set()
         with suppress(OSError):
             writer.write_eof()
 
@@ -274,7 +281,8 @@ class _Connection:
             writer.write(data[:count])
             await writer.drain()
         if how == "late":
-            self.kept = data[count:]
+            self.kept, self._abandoned = data[count:], True
+            self._answered.clear()
             _reset(self._store[1])
             await self._over.wait()
             return

@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 COMPOSE ?= docker compose
 
-.PHONY: demo test test-compose up down check lint types bench clean
+.PHONY: demo test test-compose up down check lint types bench matrix clean
 
 demo: $(VENV)/installed ## An agent's conversation survives a kill; worth watching
 	$(RUN) examples/demo.py
@@ -37,6 +37,9 @@ types: $(VENV)/installed
 
 bench: $(VENV)/installed ## Ratios against a raw sqlite3 loop, measured side by side
 	$(RUN) tests/benchmarks/sqlite_loop.py
+
+matrix: $(VENV)/installed ## Which check catches which broken store
+	$(RUN) -m tests.contract.matrix
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

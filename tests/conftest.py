@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from toolnexus_stores import Store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
 
 pytest_plugins = [
     "tests.servers.fixtures",
@@ -27,7 +28,11 @@ def url_of(backend: str, request: pytest.FixtureRequest) -> str:
     if backend in SERVED:
         url: str = request.getfixturevalue(backend).fresh_url()
         return url
-    place = request.getfixturevalue("tmp_path")
+    return url_below(backend, request.getfixturevalue("tmp_path"))
+
+
+def url_below(backend: str, place: Path) -> str:
+    """A URL of a *backend* without a server, whose storage is fresh and below *place*."""
     return {
         "memory": "memory://",
         "file": f"file://{place}/transcripts",
@@ -52,7 +57,7 @@ async def opened() -> AsyncIterator[Callable[..., Store]]:
     """`open_store`, with every store closed when the test ends."""
     stores: list[Store] = []
 
-    def open_and_note(url: str, **options: object) -> Store:
+    def open_and_note(url: str, **options: Any) -> Store:
         stores.append(open_store(url, **options))
         return stores[-1]
 

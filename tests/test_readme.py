@@ -45,6 +45,7 @@ BACKENDS = (ROOT / "docs/backends.md").read_text("utf-8")
 DOCUMENTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING}
 GROUP = "toolnexus_stores.drivers"
 SECONDS = 50
+PAGES = ("docs/custom-stores.md", "docs/contract-matrix.md")
 
 
 @dataclass(frozen=True)
@@ -292,6 +293,7 @@ OTHER = {
     "any": "primary",
     "auto": "path",
     "required": "off",
+    "overwrite": "error",
     "false": "true",
     "toolnexus": "another",
     "toolnexus-stores": "another",
@@ -374,7 +376,7 @@ def spans_of(document: str) -> list[str]:
     return [*fenced, *(f"{span} " for span in re.findall(r"`([^`\n]+)`", outside))]
 
 
-@pytest.mark.parametrize("name", [*DOCUMENTS, "CHANGELOG.md"])
+@pytest.mark.parametrize("name", [*DOCUMENTS, "CHANGELOG.md", *PAGES])
 def test_every_path_exists(name: str) -> None:
     spans = spans_of((ROOT / name).read_text("utf-8"))
     paths = {
@@ -520,12 +522,14 @@ async def test_a_message_that_was_edited_by_hand_is_damage(
 def test_each_module_imports_only_modules_below_it() -> None:
     package = ROOT / "stores" / "toolnexus_stores"
     order = [code(row[0]) for row in table_under(CONTRIBUTING, "The tree", 1)]
-    modules = {path.stem for path in package.glob("[!_]*.py")} | {"drivers"}
+    folders = {"cli", "drivers"}
+    modules = {path.stem for path in package.glob("[!_]*.py")} | folders
     assert set(order) == modules, "the table in CONTRIBUTING.md does not list the modules"
     for rank, module in enumerate(order):
-        files = [package / f"{module}.py"] if module != "drivers" else package.glob("drivers/*.py")
+        inside = package.glob(f"{module}/*.py")
+        files = inside if module in folders else [package / f"{module}.py"]
         for file in files:
-            above = imported_by(file) & set(order[: rank + (module != "drivers")])
+            above = imported_by(file) & set(order[: rank + (module not in folders)])
             assert not above, f"{file.name} imports {above}"
 
 
@@ -571,6 +575,19 @@ def test_the_contract_test_runs_as_it_is_written(tmp_path: Path) -> None:
     run = sum(check.level != "management" for check in all_checks())
     # One is expected to fail, and one item looks after the list of those.
     assert f"{run} passed, 1 xfailed" in done.stdout, done.stdout + done.stderr
+
+
+async def test_the_contract_command_runs_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_store.py").write_text(MY_STORE)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    monkeypatch.setenv("PATH", path)
+    block = under("The contract suite", SHELL)
+    printed = await shell(Block("sh", "", 0, f"{block.text.rstrip()} 2>/dev/null"), tmp_path)
+    count = sum(check.level == "core" for check in all_checks())
+    assert f"my_store:open_store: core {count - 1}/{count} · concurrent " in printed
+    assert "core.json_form: we store messages as they are" in printed
 
 
 def test_the_table_of_levels_counts_the_checks() -> None:

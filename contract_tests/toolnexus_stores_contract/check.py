@@ -7,8 +7,9 @@ It raises `Violation` if not, and `NotApplicable` if it cannot tell. It never us
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,18 +18,46 @@ if TYPE_CHECKING:
 
     Body = Callable[[Subject], Awaitable[None]]
 
-__all__ = ["LEVELS", "Check", "Level", "NotApplicable", "Survives", "Violation", "check"]
+__all__ = [
+    "DRIVER_LEVELS",
+    "LEVELS",
+    "Check",
+    "Level",
+    "Need",
+    "NotApplicable",
+    "Survives",
+    "Terms",
+    "Violation",
+    "check",
+]
 
-Level = Literal["core", "concurrent", "durable", "atomic", "management"]
+Level = Literal["core", "concurrent", "durable", "atomic", "management", "driver"]
 """``core``: the two methods. ``concurrent``: one store used from many tasks, threads and event
-loops. ``durable``: what was saved is there for the next store and the next process. ``atomic``: the
-old transcript or the new one, under every fault that can be made. ``management``: ``ids()``,
-``delete(id)`` and ``close()`` beside the two methods."""
+loops. ``durable``: what was saved is there for the next store and for other processes.
+``atomic``: the old transcript or the new one, under every fault that can be made.
+``management``: ``ids()``, ``delete(id)`` and ``close()`` beside the two methods. ``driver``: the
+protocol of `toolnexus_stores.driver`, which no store has to know of."""
+
+LEVELS: tuple[Level, ...] = ("core", "concurrent", "durable", "atomic", "management")
+"""What a store can claim, in the order in which it is tested."""
+
+DRIVER_LEVELS: tuple[Level, ...] = ("driver",)
+"""What a driver claims."""
 
 Survives = Literal["power", "process"]
 """What an acknowledged save survives: the loss of power, or only the end of the process."""
 
-LEVELS: tuple[Level, ...] = get_args(Level)
+Need = Literal["name", "ids", "delete", "close"]
+"""``name``: another process can call the factory, as it is named by a string. Else a method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an author says of all checks at once."""
+
+    survives: Survives = "power"
+    exhaustive: bool = False
+    """Checks that can go on for hours do: every byte and every state, not some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +73,33 @@ class Check:
     level: Level
     """The claim that it belongs to."""
 
-    body: Body
-    """The test. Raises `Violation`, `NotApplicable`, or an error of the suite's own."""
+    body: Callable[[Any], Awaitable[None]]
+    """The test: of a `Subject`, or of a `DriverSubject`. Raises `Violation` or `NotApplicable`."""
 
     timeout: float = 30
     """Seconds. A store that takes longer hangs."""
 
+    needs: tuple[Need, ...] = ()
+    """What must be there to make the check at all, beside ``get`` and ``save``."""
 
-def check(level: Level, promise: str, *, timeout: float = 30) -> Callable[[Body], Check]:
-    """Make a `Check` of an async function; its name is the function's."""
+    @property
+    def why(self) -> str:
+        """What goes wrong in the field without the promise."""
+        return inspect.getdoc(self.body) or ""
+
+    @property
+    def source(self) -> str:
+        """The code of the test."""
+        return inspect.getsource(self.body)
+
+
+def check(
+    level: Level, promise: str, *, timeout: float = 30, needs: tuple[Need, ...] = ()
+) -> Callable[[Body], Check]:
+    """Make a `Check` of an async function; its name is the function's, its reason the docstring."""
 
     def made(body: Body) -> Check:
-        return Check(f"{level}.{body.__name__}", promise, level, body, timeout)
+        return Check(f"{level}.{body.__name__}", promise, level, body, timeout, needs)
 
     return made
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from .check import LEVELS, Check, Level, NotApplicable, Survives, Violation
-from .checks import CHECKS
+from .check import DRIVER_LEVELS, LEVELS, Check, Level, NotApplicable, Survives, Terms, Violation
+from .plan import all_of
 from .run import perform
 
 if TYPE_CHECKING:
@@ -17,35 +17,33 @@ if TYPE_CHECKING:
 
     from .factory import Factory
 
-__all__ = ["StoreContract"]
+__all__ = ["DriverContract", "StoreContract"]
 
 
-class StoreContract:
-    """One pytest item for each check of the levels that a store claims.
+class _Contract:
+    """What both contracts share: one pytest item for each check.
 
-    Each item runs in an event loop of its own; no pytest plugin is needed. ``factory`` is a name,
-    a function without parameters, or a method of the subclass (which may use what a fixture put on
-    ``self``). It may be called several times in one item, and opens the same storage each time; a
-    check uses fresh ids, so storage may be shared.
+    Each item runs in an event loop of its own, in pytest's thread; no plugin is needed. What blocks
+    that thread for ever is not interrupted: pytest-timeout does that, and so does the command.
     """
 
     factory: Any
     """``"package.module:factory"`` or the factory itself; see `toolnexus_stores_contract.factory`.
     Only a name can be opened by another process too, as some checks want it."""
 
-    claims: ClassVar[Collection[Level]] = ("core", "concurrent", "durable", "atomic")
-    """The levels that the store claims; ``core`` always. What is not claimed is not run."""
+    expected_failures: ClassVar[Mapping[str, str]] = {}
+    """Check id -> why that promise is broken on purpose. One that is kept all the same, or that is
+    not run, is a failure: the list stays true."""
 
     survives: ClassVar[Survives] = "power"
     """What an acknowledged save survives: ``"power"``, the loss of it, or only the end of the
     ``"process"``."""
 
     exhaustive: ClassVar[bool] = False
-    """Every byte and every state: for the night, with a ``timeout`` to match."""
+    """Every byte and every state: for the night."""
 
-    expected_failures: ClassVar[Mapping[str, str]] = {}
-    """Check id -> why the store breaks that promise on purpose. One that is kept all the same, or
-    that is not run, is a failure: the list stays true."""
+    _kind: ClassVar[str]
+    _levels: ClassVar[Collection[Level]]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Called by pytest: one item for each check."""
@@ -55,9 +53,9 @@ class StoreContract:
     def test_contract(self, check: Check, request: pytest.FixtureRequest) -> None:
         """The promise of *check*, put to the test."""
         __tracebackhide__ = True
-        factory, survives, exhaustive = self._chosen_factory(), self.survives, self.exhaustive
+        terms = Terms(self.survives, self.exhaustive)
         try:
-            counts = asyncio.run(perform(check, factory, survives=survives, exhaustive=exhaustive))
+            counts = asyncio.run(perform(check, self._chosen_factory(), terms=terms))
             request.node.user_properties += counts.items()
         except NotApplicable as reason:
             pytest.skip(str(reason))
@@ -65,16 +63,19 @@ class StoreContract:
     def test_expected_failures_and_claims_are_known(self) -> None:
         """Every entry of `expected_failures` is a check that runs; every claim is a level."""
         __tracebackhide__ = True
-        unknown = sorted(set(self.claims) - set(LEVELS))
+        unknown = sorted({*self._claimed()} - {*self._levels})
         if unknown:
             pytest.fail(f"claims: no such level: {', '.join(unknown)}", pytrace=False)
         unused = sorted(self.expected_failures.keys() - {check.id for check in self._checks()})
         if unused:
             pytest.fail(f"expected_failures: not run here: {', '.join(unused)}", pytrace=False)
 
+    def _claimed(self) -> Collection[Level]:
+        return self._levels
+
     def _checks(self) -> list[Check]:
-        claimed = {"core", *self.claims}
-        return [check for check in CHECKS if check.level in claimed]
+        claimed = self._claimed()
+        return [check for check in all_of(self._kind) if check.level in claimed]
 
     def _item(self, check: Check) -> object:
         reason = self.expected_failures.get(check.id)
@@ -90,3 +91,32 @@ class StoreContract:
         if inspect.isfunction(found) and not inspect.signature(found).parameters:
             return cast("Factory", found)
         return cast("Factory", self.factory)
+
+
+class StoreContract(_Contract):
+    """One pytest item for each check of the levels that a store claims.
+
+    ``factory`` is a name, a function without parameters, or a method of the subclass (which may use
+    what a fixture put on ``self``). It may be called several times in one item, and opens the same
+    storage each time; a check uses fresh ids, so storage may be shared.
+    """
+
+    claims: ClassVar[Collection[Level]] = ("core", "concurrent", "durable")
+    """The levels that the store claims; ``core`` always. What is not claimed is not run."""
+
+    _kind = "store"
+    _levels = LEVELS
+
+    def _claimed(self) -> Collection[Level]:
+        return ("core", *self.claims)
+
+
+class DriverContract(_Contract):
+    """One pytest item for each promise of the driver protocol (`toolnexus_stores.driver`).
+
+    ``factory`` makes a driver that is not open yet: a new object each time, over the same storage.
+    A URL means the driver that `open_store` would use for it.
+    """
+
+    _kind = "driver"
+    _levels = DRIVER_LEVELS

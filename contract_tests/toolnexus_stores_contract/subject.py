@@ -2,47 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import os
 import secrets
-import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, final
 
-from .check import NotApplicable, Violation
-from .factory import Factory, enter, resolve
+from .check import NotApplicable, Terms, Violation
+from .factory import Factory, NotAStore, described, enter, passwords_of, resolve
+from .process import Process
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from types import TracebackType
 
-    from .check import Survives
+    from .check import Check
+    from .process import End
     from .values import Message
 
-__all__ = ["Opened", "Subject", "described", "reader_of"]
+    Program = Callable[..., Awaitable[Any]]
+
+__all__ = ["Opened", "Subject", "SubjectBase", "methods_of", "reader_of"]
 
 
-@final
-class Subject:
-    """A storage that can be opened, again and again, and closed when the check ends.
+class SubjectBase:
+    """A storage that can be opened, again and again, and closed when the check ends."""
 
-    Ids are fresh in every check, so that storage may be shared between checks and between runs.
-    """
+    kind = "store"
 
-    def __init__(
-        self, factory: Factory, *, survives: Survives = "power", exhaustive: bool = False
-    ) -> None:
+    def __init__(self, factory: Factory) -> None:
         self._factory = factory
-        self.survives = survives
-        """What the store says that an acknowledged save survives."""
-
-        self.exhaustive = exhaustive
-        """Whether checks that can go on for hours should."""
+        self.terms = Terms()
+        """What is said of all checks at once."""
 
         self.counts: dict[str, int] = {}
         """How much was tried, for the report."""
 
-        self._make = resolve(factory)
+        self._make = resolve(factory, kind=self.kind)
         self._open = AsyncExitStack()
         self._tag = secrets.token_hex(6)
         self._count = 0
@@ -56,20 +50,23 @@ class Subject:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._open.aclose()
+        try:
+            await self._open.aclose()
+        except Exception as closing:
+            if error is None:
+                raise Violation(f"close raised {described(closing)}") from closing
 
-    async def open(self) -> Opened:
-        """Open the storage, once more if it is open already."""
-        return Opened(await enter(self._make, self._open))
+    async def close(self) -> None:
+        """Close everything that is open."""
+        closing, self._open = self._open, AsyncExitStack()
+        await closing.aclose()
 
-    async def reopened(self) -> Opened:
-        """Close everything that is open and open the storage anew."""
-        await self._open.aclose()
-        self._open = AsyncExitStack()
-        return await self.open()
+    @property
+    def passwords(self) -> list[str]:
+        """The passwords in the factory's name, which nothing may show."""
+        return passwords_of(self._factory)
 
-    def new_id(self) -> str:
-        """An id that was never used."""
+    def _fresh(self) -> str:
         self._count += 1
         return f"contract-{self._tag}-{self._count}"
 
@@ -86,31 +83,63 @@ class Subject:
             )
         return self._factory
 
-    async def elsewhere(self, method: str, *arguments: object) -> Any:
-        """Call *method* of a store that a new process opens; what it returned, through JSON."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", f"{__package__}.elsewhere", self.name),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
-        try:
-            request = json.dumps([method, *arguments]).encode()
-            answer, complaints = await process.communicate(request)
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        if process.returncode:
-            last = complaints.decode(errors="replace").strip().splitlines()[-1:]
-            raise Violation(f"{method} in another process failed: {' '.join(last)[:300]}")
-        return json.loads(answer)
+    @asynccontextmanager
+    async def process(
+        self, program: Program, *arguments: object, end: End = "close"
+    ) -> AsyncIterator[Process]:
+        """A new process that opens the storage too, and is to run *program* on it."""
+        async with Process(self.kind, self.name, program, arguments, end) as process:
+            yield process
+
+    async def elsewhere(self, program: Program, *arguments: object, end: End = "close") -> Any:
+        """What *program* returns on what a new process opens, once that process has ended."""
+        async with self.process(program, *arguments, end=end) as process:
+            process.go()
+            result = await process.result()
+            if not await process.ended():
+                raise Violation("the other process does not end")
+            return result
+
+
+@final
+class Subject(SubjectBase):
+    """A store to be opened. Ids are fresh in every check, so that storage may be shared."""
+
+    def __init__(self, factory: Factory, check: Check | None = None) -> None:
+        super().__init__(factory)
+        self._check = check
+
+    async def open(self) -> Opened:
+        """Open the storage, once more if it is open already."""
+        store = await enter(self._make, self._open)
+        if "save" not in methods_of(store) or not {"get", "load"} & methods_of(store):
+            kind = type(store).__name__
+            raise NotAStore(f"the factory gave {kind}, which lacks get(id) or save(id, messages)")
+        if self._check is not None:
+            _require(self._check, methods_of(store))
+        return Opened(store)
+
+    async def reopened(self) -> Opened:
+        """Close everything that is open and open the storage anew."""
+        await self.close()
+        return await self.open()
+
+    def new_id(self) -> str:
+        """An id that was never used."""
+        return self._fresh()
+
+
+def _require(check: Check, methods: set[str]) -> None:
+    missing = [need for need in check.needs if need != "name" and need not in methods]
+    if missing and check.level == "management":
+        raise Violation(f"the store has no {missing[0]}()")
+    if missing:
+        raise NotApplicable(f"the store has no {missing[0]}()")
 
 
 @final
 class Opened:
-    """An open store. What its two methods raise is a violation, unless a check uses `raw`."""
+    """An open store. What its methods raise is a violation, unless a check uses `raw`."""
 
     def __init__(self, raw: Any) -> None:
         self.raw = raw
@@ -118,19 +147,41 @@ class Opened:
     async def get(self, id: str) -> list[Message] | None:
         """The store's ``get``, or ``load``."""
         __tracebackhide__ = True
-        try:
-            found: list[Message] | None = await reader_of(self.raw)(id)
-        except Exception as error:
-            raise Violation(f"get raised {described(error)}") from error
+        found: list[Message] | None = await _called("get", reader_of(self.raw)(id))
         return found
 
     async def save(self, id: str, messages: list[Message]) -> None:
         """The store's ``save``."""
         __tracebackhide__ = True
-        try:
-            await self.raw.save(id, messages)
-        except Exception as error:
-            raise Violation(f"save raised {described(error)}") from error
+        await _called("save", self.raw.save(id, messages))
+
+    async def ids(self) -> list[str]:
+        """All that the store's ``ids`` gives."""
+        __tracebackhide__ = True
+        found: list[str] = await _called("ids", _listed(self.raw))
+        return found
+
+    async def delete(self, id: str) -> object:
+        """The store's ``delete``."""
+        __tracebackhide__ = True
+        return await _called("delete", self.raw.delete(id))
+
+    async def close(self) -> None:
+        """The store's ``close``."""
+        __tracebackhide__ = True
+        await _called("close", self.raw.close())
+
+
+async def _called(name: str, call: Awaitable[Any]) -> Any:
+    __tracebackhide__ = True
+    try:
+        return await call
+    except Exception as error:
+        raise Violation(f"{name} raised {described(error)}") from error
+
+
+async def _listed(store: Any) -> list[str]:
+    return [id async for id in store.ids()]
 
 
 def reader_of(store: Any) -> Any:
@@ -138,7 +189,7 @@ def reader_of(store: Any) -> Any:
     return store.get if callable(getattr(store, "get", None)) else store.load
 
 
-def described(error: BaseException) -> str:
-    """*error* in one short line."""
-    text = " ".join(ascii(str(error))[1:-1].split())
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__
+def methods_of(store: object) -> set[str]:
+    """Which of the methods that a check can need *store* has."""
+    names = ("get", "load", "save", "ids", "delete", "close")
+    return {name for name in names if callable(getattr(store, name, None))}

@@ -11,12 +11,14 @@ from typing import Any, TypeAlias
 
 from .check import Violation
 
-__all__ = ["Message", "difference", "require_one_of", "require_same", "shown", "transcript"]
+__all__ = ["Message", "difference", "require_one_of", "require_same", "shown", "stamp_of"]
+__all__ += ["transcript"]
 
 Message: TypeAlias = dict[str, Any]
 
 _ABSENT = object()
 _SHOWN_CHARACTERS = 60
+_LISTED = 3
 
 
 def transcript(stamp: str, total: int, *, characters: int = 0) -> list[Message]:
@@ -34,6 +36,20 @@ def transcript(stamp: str, total: int, *, characters: int = 0) -> list[Message]:
     ]
 
 
+def stamp_of(value: object) -> str | None:
+    """The stamp of *value*; None if it is None. `Violation` if it is not one whole transcript."""
+    __tracebackhide__ = True
+    if value is None:
+        return None
+    first = value[0] if isinstance(value, list) and value else None
+    stamp = first.get("stamp") if isinstance(first, dict) else None
+    total = first.get("total") if isinstance(first, dict) else None
+    if not (isinstance(stamp, str) and isinstance(total, int)):
+        raise Violation(f"get gave {_told(value)}")
+    require_same(value, transcript(stamp, total))
+    return stamp
+
+
 def shown(value: object) -> str:
     """*value* as a report shows it: its type and the beginning of its text, printable."""
     if value is None or isinstance(value, bool):
@@ -44,57 +60,81 @@ def shown(value: object) -> str:
     return f"{text} ({type(value).__name__})"
 
 
-def require_same(seen: object, promised: object, when: str = "get") -> None:
-    """Raise `Violation` unless *seen* is exactly *promised*: types and key order included."""
+def require_same(
+    seen: object, promised: object, when: str = "get", *, key_order: bool = False
+) -> None:
+    """Raise `Violation` unless *seen* is exactly *promised*, types included.
+
+    The order of keys counts only if *key_order* says so: a store that loses it breaks the promise
+    that is made about it, and no other.
+    """
     __tracebackhide__ = True
-    found = difference(seen, promised)
-    if found is not None:
-        raise Violation(f"{when} gave {_told(seen)}: {found}")
+    found = difference(seen, promised, key_order=key_order)
+    if found is None:
+        return
+    if type(seen) is not type(promised):
+        raise Violation(f"{when} gave {_told(seen)}, not {_told(promised)}")
+    raise Violation(f"{when} gave {_told(seen)}: {found}")
 
 
 def require_one_of(seen: object, *promised: object, when: str = "get") -> None:
-    """Raise `Violation` unless *seen* is exactly one of *promised*."""
+    """Raise `Violation` unless *seen* is exactly one of *promised*, whatever the order of keys."""
     __tracebackhide__ = True
-    if all(difference(seen, each) is not None for each in promised):
-        wanted = " or ".join(_told(each) for each in promised)
-        raise Violation(f"{when} gave {_told(seen)}; promised was {wanted}")
+    found = [difference(seen, each, key_order=False) for each in promised]
+    if None in found:
+        return
+    told = [_told(each) for each in promised]
+    if _told(seen) in told:
+        raise Violation(f"{when} gave {_told(seen)}: {found[told.index(_told(seen))]}")
+    more = f" or {len(told) - _LISTED} others" if len(told) > _LISTED else ""
+    wanted = " or ".join(told[:_LISTED])
+    raise Violation(f"{when} gave {_told(seen)}; promised was {wanted}{more}")
 
 
-def difference(seen: object, promised: object, path: str = "the value") -> str | None:
+def difference(
+    seen: object, promised: object, path: str = "the value", *, key_order: bool = True
+) -> str | None:
     """The first place where the two differ, in words; None if they are the same.
 
-    1, 1.0 and True differ, and so do -0.0 and 0.0, two orders of keys, a list and a tuple. NaN is
-    the same as NaN.
+    1, 1.0 and True differ, and so do -0.0 and 0.0, a list and a tuple, and two orders of keys if
+    *key_order* says so. NaN is the same as NaN.
     """
     if type(seen) is not type(promised):
         return f"{path} is {shown(seen)}, not {shown(promised)}"
     if isinstance(seen, dict) and isinstance(promised, dict):
-        return _difference_of_objects(seen, promised, path)
+        return _difference_of_objects(seen, promised, path, key_order=key_order)
     if isinstance(seen, list) and isinstance(promised, list):
-        return _difference_of_lists(seen, promised, path)
+        return _difference_of_lists(seen, promised, path, key_order=key_order)
     # repr tells -0.0 from 0.0 and finds NaN like NaN; for a string it is not needed.
     same = seen == promised if isinstance(seen, str) else repr(seen) == repr(promised)
     return None if same else _first_difference(seen, promised, path)
 
 
-def _difference_of_objects(seen: dict[Any, Any], promised: dict[Any, Any], path: str) -> str | None:
+def _difference_of_objects(
+    seen: dict[Any, Any], promised: dict[Any, Any], path: str, *, key_order: bool
+) -> str | None:
     for key in promised:
         if key not in seen:
             return f"{path} has lost its key {shown(key)}"
     for key in seen:
         if key not in promised:
             return f"{path} has a key that was not saved, {shown(key)}"
-    if list(seen) != list(promised):
+    if key_order and list(seen) != list(promised):
         return f"{path} has its keys in another order: {shown(list(seen))}"
-    found = (difference(seen[key], promised[key], f"{path}.{key}") for key in promised)
+    found = (
+        difference(seen[key], promised[key], f"{path}.{key}", key_order=key_order)
+        for key in promised
+    )
     return next((each for each in found if each is not None), None)
 
 
-def _difference_of_lists(seen: list[Any], promised: list[Any], path: str) -> str | None:
+def _difference_of_lists(
+    seen: list[Any], promised: list[Any], path: str, *, key_order: bool
+) -> str | None:
     if len(seen) != len(promised):
         return f"{path} has {len(seen)} items, not {len(promised)}"
     found = (
-        difference(one, other, f"{path}[{index}]")
+        difference(one, other, f"{path}[{index}]", key_order=key_order)
         for index, (one, other) in enumerate(zip(seen, promised, strict=True))
     )
     return next((each for each in found if each is not None), None)

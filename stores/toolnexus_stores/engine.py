@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, NoReturn, TypeVar, final
 from weakref import WeakValueDictionary
 
 from .driver import Damaged
 from .errors import Conflict, CorruptRecord, StoreError, Unavailable
 from .meta import Meta, UnreadableMeta
-from .mirror import Mirror
+from .mirror import Foresight, Mirror
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -38,6 +38,9 @@ class Engine:
     def __init__(self, driver: Driver, *, timeout: float, cache: int) -> None:
         self.driver = driver
         self.mirror = Mirror(cache)
+        self.foresight = Foresight()
+        self.vault: Engine | None = None
+        """Where the snapshots are, if not here."""
         self._timeout = timeout
         self._opening = asyncio.Lock()
         self._opened = False
@@ -89,6 +92,8 @@ class Engine:
         except TimeoutError:
             pass  # each operation is bounded by the same time: none can be far from its end
         self.mirror.clear()
+        if self.vault is not None:
+            await self.vault.close()
         if self._opened:
             self._opened = False
             await self.driver.close()
@@ -205,6 +210,18 @@ class Operation:
         )
         error.add_note(f"they are kept in: {where}")  # for tracebacks; no part of the text
         raise error from cause
+
+    @contextmanager
+    def unlimited(self) -> Iterator[None]:
+        """Outside the time limit, which begins anew afterwards."""
+        limit = self.limit
+        if limit is not None:
+            limit.reschedule(None)
+        try:
+            yield
+        finally:
+            if limit is not None:
+                limit.reschedule(asyncio.get_running_loop().time() + self._timeout)
 
     def give_up(self, error: TimeoutError) -> NoReturn:
         """Raise `Unavailable` for running out of time."""

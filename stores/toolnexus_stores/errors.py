@@ -14,6 +14,7 @@ __all__ = [
     "Conflict",
     "CorruptRecord",
     "FormatTooNew",
+    "HookFailed",
     "InvalidId",
     "InvalidTranscript",
     "InvalidURL",
@@ -77,7 +78,15 @@ class Unavailable(StoreError):
 
 @final
 class Conflict(StoreError):
-    """The stored version is not the one that the write expected. Nothing was written."""
+    """Somebody else's save came between. Nothing was written; raised by ``on_conflict=error``.
+
+    Read the conversation again, and save what is to be made of both.
+    """
+
+
+@final
+class HookFailed(StoreError):
+    """The host's ``before_compaction`` raised: the save did not happen, what is stored stays."""
 
 
 @final

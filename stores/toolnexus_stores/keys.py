@@ -20,6 +20,9 @@ __all__ = ["Keys", "check_id", "name_of"]
 _SLUG_CHARACTERS = 40
 _UNSAFE = re.compile(r"[^a-z0-9]+")
 _TRANSCRIPTS = "t/"
+_JOURNALS = "j/"
+_SNAPSHOTS = "s/"
+_EMPTY = "empty"  # the digest of no messages has no characters
 _DEEPEST_SCOPE = 4
 
 
@@ -54,6 +57,23 @@ class Keys:
     def transcript(self, id: str) -> str:
         """The key of the transcript of *id*."""
         return f"{self.prefix}{_TRANSCRIPTS}{name_of(id)}"
+
+    def journal(self, id: str) -> str:
+        """The key of the journal of *id*."""
+        return f"{self.prefix}{_JOURNALS}{name_of(id)}"
+
+    def snapshot(self, id: str, digest: str) -> str:
+        """The key of the snapshot of *id* that has this *digest*."""
+        return f"{self.prefix}{_SNAPSHOTS}{name_of(id)}/{digest or _EMPTY}"
+
+    def snapshots(self) -> str:
+        """The prefix of all snapshots of this scope."""
+        return f"{self.prefix}{_SNAPSHOTS}"
+
+    @staticmethod
+    def around(key: str) -> Keys:
+        """The scope that the transcript at *key* is in."""
+        return Keys(key[: key.rindex(_TRANSCRIPTS)])
 
     def transcripts(self) -> str:
         """The prefix of all transcripts of this scope, of none inside or outside it."""

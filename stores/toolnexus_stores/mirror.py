@@ -11,19 +11,21 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from .meta import LINK, Meta
+from .meta import LINK, Meta, Notes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .driver import Version
 
-__all__ = ["Known", "Mirror"]
+__all__ = ["Foreseen", "Foresight", "Known", "Mirror"]
 
 # What CPython spends beside the content, on a 64-bit build: a bytes object's header and its slot
 # in a list; and for a conversation the entry, its meta, its key and the place in the dictionary.
 _BYTES_PER_MESSAGE = 33 + 8
 _BYTES_PER_CONVERSATION = 2_000
+
+_MOST_FORESEEN = 64  # conversations
 
 
 @final
@@ -90,3 +92,40 @@ class Mirror:
         """Forget everything."""
         self._known.clear()
         self.size = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A compaction that a run has made, whose transcript is still to be saved."""
+
+    begins: frozenset[str]
+    """The digests of all transcripts that the snapshot of it begins with."""
+    after: str
+    """The digest of the messages that the run went on with."""
+    notes: Notes
+    """For the transcript that begins with these."""
+    too_many: frozenset[str]
+    """Snapshots that may go when that is saved."""
+
+
+@final
+class Foresight:
+    """The newest compaction that `keep_unsaved` saw of each of a few conversations, by key.
+
+    Known to this process only: without it there is a snapshot too many, never one too few.
+    """
+
+    def __init__(self) -> None:
+        self._foreseen: OrderedDict[str, Foreseen] = OrderedDict()
+
+    def put(self, key: str, foreseen: Foreseen) -> None:
+        """Remember *foreseen* for the conversation at *key*."""
+        self._foreseen[key] = foreseen
+        self._foreseen.move_to_end(key)
+        if len(self._foreseen) > _MOST_FORESEEN:
+            self._foreseen.popitem(last=False)
+
+    def get(self, key: str) -> Foreseen | None:
+        """What is remembered for *key*."""
+        return self._foreseen.get(key)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import BaseModel, ByteSize, ConfigDict, Field
+from pydantic import BaseModel, ByteSize, ConfigDict, Field, SecretStr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,16 @@ class StoreOptions(_Options):
 
     cache: ByteSize = Field(default=ByteSize(64 * 2**20), ge=0)
     """Bytes for exact copies of recently used transcripts (``64MiB``); 0 turns them off."""
+
+    snapshots: int = Field(default=0, ge=0)
+    """How many transcripts to keep of each conversation when a save is about to drop messages of
+    them; 0 keeps none."""
+
+    snapshot_url: SecretStr | None = None
+    """Another store that keeps the snapshots; this one keeps the journal."""
+
+    on_conflict: Literal["overwrite", "error"] = "overwrite"
+    """What a save does whose caller has not seen the messages that it would drop."""
 
     scope: str | None = Field(default=None, min_length=1)
     """Keep these conversations apart from those of every other scope; see `Store.scoped`."""

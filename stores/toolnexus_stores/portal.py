@@ -9,16 +9,22 @@ crosses over and back. A fork starts a new one; a process may exit without closi
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import inspect
+import logging
 import os
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
-__all__ = ["Commitment", "Portal", "current_portal"]
+__all__ = ["Caller", "Commitment", "Portal", "current_portal"]
 
 T = TypeVar("T")
+
+_LOG = logging.getLogger("toolnexus_stores")
 
 
 @final
@@ -88,6 +94,43 @@ class Portal:
     def post(self, work: Coroutine[Any, Any, object]) -> None:
         """Run *work* on the I/O loop with nobody waiting for it."""
         self._loop.call_soon_threadsafe(_Call(work, None, None).start)
+
+
+@final
+class Caller:
+    """The event loop and the context that a call came from, for what the host gave us to call."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._context = contextvars.copy_context()
+
+    async def call(self, function: Callable[[T], object], argument: T) -> None:
+        """Call *function* there, await what it returns, and raise what it raises."""
+
+        async def called() -> None:
+            outcome = function(argument)
+            if inspect.isawaitable(outcome):
+                await outcome
+
+        if asyncio.get_running_loop() is self._loop:
+            await called()
+            return
+        begin = partial(asyncio.run_coroutine_threadsafe, called(), self._loop)
+        await asyncio.wrap_future(self._context.run(begin))
+
+    def post(self, function: Callable[[T], object], argument: T) -> None:
+        """Call *function* there, with nobody waiting for it."""
+
+        def called() -> None:
+            try:
+                function(argument)
+            except Exception:
+                _LOG.exception("a callback of the host failed")
+
+        try:
+            self._loop.call_soon_threadsafe(called, context=self._context)
+        except RuntimeError:  # the caller's loop was closed meanwhile: nobody listens any more
+            return
 
 
 @final

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Protocol, final
 
 from .change import change_of
 from .codec import canonical, frozen_text, parse_text
 from .driver import Conflict, Edit
 from .errors import FormatTooNew
-from .meta import FORMAT, Meta, UnreadableMeta, chain, last_link
+from .meta import FORMAT, Meta, Notes, UnreadableMeta, chain, last_link
 from .mirror import Known
 
 if TYPE_CHECKING:
-    from .driver import Head
+    from .change import Change
+    from .driver import Head, Version
     from .engine import Operation
     from .mirror import Mirror
 
-__all__ = ["Draft", "Transcript", "meta_of"]
+__all__ = ["Draft", "Terms", "Transcript", "meta_of"]
 
 
 @final
@@ -43,6 +44,22 @@ class Draft:
             self._texts[index] if index in self._texts else frozen_text(self.frozen[index])
             for index in range(start, len(self.frozen))
         ]
+
+    def links(self, keep: int, known: Known | None) -> bytes:
+        """The digest chain, of which *known* has the first *keep* links."""
+        return chain(self.texts(keep), known.links_of(keep) if known else b"")
+
+
+class Terms(Protocol):
+    """What has to be agreed before a transcript is replaced."""
+
+    async def agreed(self, known: Known | None, draft: Draft, change: Change) -> Notes:
+        """What to note on *draft*, which is to replace *known*; or raise, and nothing happens."""
+        ...
+
+    async def done(self) -> None:
+        """It has happened."""
+        ...
 
 
 @final
@@ -88,31 +105,46 @@ class Transcript:
         self._mirror.put(key, known)
         return known
 
-    async def replace(self, draft: Draft) -> None:
-        """Make *draft* the transcript, whatever other writers do meanwhile: the last one wins."""
+    async def replace(self, draft: Draft, terms: Terms) -> Version:
+        """Make *draft* the transcript, whatever other writers do meanwhile: the last one wins.
+
+        Raises what the *terms* say about stored messages that this drops.
+        """
         known = self._mirror.get(self._key)
         # Before any I/O: what has no JSON form is refused while nothing has happened yet.
         draft.settle(change_of(known.frozen, draft.frozen).keep if known else 0)
         if known is None:
             known = await self.read()
-        while not await self._replaced(known, draft):
+        while True:
+            version = await self._replaced(known, draft, terms)
+            if version is not None:
+                return version
             known = await self.read()
 
-    async def _replaced(self, known: Known | None, draft: Draft) -> bool:
-        """Replace *known* by *draft*, or find that another writer came between."""
+    async def _replaced(self, known: Known | None, draft: Draft, terms: Terms) -> Version | None:
+        """Replace *known* by *draft*; None if another writer came between."""
         change = change_of(known.frozen if known else None, draft.frozen)
         if known is not None and change.kind == "same":
             head = await self._operation.head(self._key)
-            return head is not None and head.version == known.version
+            same = head is not None and head.version == known.version
+            return known.version if same else None
+        notes = await terms.agreed(known, draft, change)
         try:
-            await self._write(known, draft, change.keep)
+            version = await self.write(known, draft, change.keep, notes)
         except Conflict:
-            return False
-        return True
+            return None
+        await terms.done()
+        return version
 
-    async def _write(self, known: Known | None, draft: Draft, keep: int) -> None:
+    async def write(
+        self, known: Known | None, draft: Draft, keep: int, notes: Notes | None = None
+    ) -> Version:
+        """Write *draft*, of which *known* has the first *keep* messages, in the place of *known*.
+
+        Raises `Conflict` if *known* is not what is stored.
+        """
         tail = draft.texts(keep)
-        links = chain(tail, known.links_of(keep) if known else b"")
+        links = draft.links(keep, known)
         now = time.time()
         meta = Meta(
             format=FORMAT,
@@ -122,6 +154,7 @@ class Transcript:
             token=secrets.token_hex(8),
             created=known.meta.created if known else now,
             updated=now,
+            notes=notes or Notes(),
         )
         expected = known.version if known else None
         edit = Edit(expected, meta.encode(), keep, tail, lambda: draft.texts(0))
@@ -130,6 +163,7 @@ class Transcript:
         # What was equal shares its bytes with what was known: a long transcript is held once.
         kept = known.frozen[:keep] if known else []
         self._mirror.put(self._key, Known(version, meta, [*kept, *draft.frozen[keep:]], links))
+        return version
 
 
 def meta_of(head: Head, operation: Operation, key: str, id: str | None = None) -> Meta:

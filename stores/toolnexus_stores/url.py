@@ -12,20 +12,24 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import ValidationError
 
+from .compaction import CountTokens, Hook, OnMetric, estimate_tokens
 from .errors import InvalidURL, MissingExtra
+from .keeper import Policy
 from .options import DriverOptions, Location, StoreOptions
 from .store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
+
+    from .driver import Driver
 
 __all__ = ["open_store", "store_from_config"]
 
@@ -38,16 +42,48 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 Options = TypeVar("Options", StoreOptions, DriverOptions)
 
 
-def open_store(url: str | None = None, **overrides: object) -> Store:
+def open_store(
+    url: str | None = None,
+    *,
+    before_compaction: Hook | None = None,
+    on_metric: OnMetric | None = None,
+    count_tokens: CountTokens = estimate_tokens,
+    **overrides: object,
+) -> Store:
     """The store that *url* names, or the environment variable ``TOOLNEXUS_STORE_URL``.
 
-    Keyword arguments override options of the URL's query. Nothing is connected or created until
-    the first call. Raises `InvalidURL` or `MissingExtra`.
+    *before_compaction* is called, on the caller's event loop, before a save drops stored messages;
+    raising vetoes the save. *on_metric* is called with an event after. *count_tokens* replaces the
+    runtime's estimate in both.
+
+    Other keyword arguments override options of the URL's query. Nothing is connected or created
+    until the first call. Raises `InvalidURL` or `MissingExtra`.
     """
     if url is None:
         url = os.environ.get(_URL_VARIABLE)
         if not url:
             raise InvalidURL(f"give open_store a URL, or set {_URL_VARIABLE}")
+    label, driver, options = _resolved(url, overrides)
+    policy = Policy(options.snapshots, before_compaction, on_metric, count_tokens)
+    return Store(driver, options, label=label, policy=policy, vault=_vault_of(options))
+
+
+def _vault_of(options: StoreOptions) -> Callable[[], Driver] | None:
+    """What makes the driver of ``snapshot_url``."""
+    if options.snapshot_url is None:
+        return None
+    if not options.snapshots:
+        raise InvalidURL("snapshot_url keeps nothing without snapshots=, such as snapshots=10")
+    _, driver, own = _resolved(options.snapshot_url.get_secret_value(), {})
+    if own != StoreOptions():
+        raise InvalidURL("snapshot_url takes options of its backend only, none of a store")
+    return driver
+
+
+def _resolved(
+    url: str, overrides: Mapping[str, object]
+) -> tuple[str, Callable[[], Driver], StoreOptions]:
+    """What people may read of *url*, what makes its driver, and what it says of the store."""
     location, query = _taken_apart(url)
     model = _options_of(location.scheme)
     _require(location.scheme, model)
@@ -59,28 +95,51 @@ def open_store(url: str | None = None, **overrides: object) -> Store:
         StoreOptions, {k: v for k, v in values.items() if k in StoreOptions.model_fields}
     )
     chosen = {k: v for k, v in values.items() if k in of_driver}
-    driver = _validated(model, {**chosen, **place}).driver
-    return Store(driver, options, label=_redacted(location))
+    return _redacted(location), _validated(model, {**chosen, **place}).driver, options
 
 
-def store_from_config(config: str | os.PathLike[str] | Mapping[str, object]) -> Store:
+def driver_at(url: str) -> Callable[[], Driver]:
+    """What makes the drivers of *url*, not open yet, each over the same storage; for their tests.
+
+    Raises `InvalidURL` or `MissingExtra`.
+    """
+    _, driver, _ = _resolved(url, {})
+    return driver
+
+
+def store_from_config(
+    config: str | os.PathLike[str] | Mapping[str, object],
+    *,
+    before_compaction: Hook | None = None,
+    on_metric: OnMetric | None = None,
+    count_tokens: CountTokens = estimate_tokens,
+) -> Store:
     """The store named in the runtime's own JSON configuration, under ``conversationStore``.
 
     *config* is the path of the JSON file that holds ``mcpServers``, or what it holds. The value is
     a URL, or a table with ``url`` and options; ``${NAME}`` in any string is replaced by that
-    environment variable, as it stands. Raises `InvalidURL` or `MissingExtra`.
+    environment variable, as it stands. The other arguments are those of `open_store`. Raises
+    `InvalidURL` or `MissingExtra`.
     """
+    host = partial(
+        open_store,
+        before_compaction=before_compaction,
+        on_metric=on_metric,
+        count_tokens=count_tokens,
+    )
     table = config if isinstance(config, Mapping) else _config_of(Path(config))
     entry = table.get(_CONFIG_KEY)
     if isinstance(entry, str):
-        return open_store(_expanded(entry))
+        return host(_expanded(entry))
     if not isinstance(entry, Mapping):
         raise InvalidURL(f"the configuration's {_CONFIG_KEY!r} is a URL, or a table with 'url'")
-    values = {str(k): _expanded(v) if isinstance(v, str) else v for k, v in entry.items()}
+    values: dict[str, Any] = {
+        str(k): _expanded(v) if isinstance(v, str) else v for k, v in entry.items()
+    }
     url = values.pop("url", None)
     if not isinstance(url, str):
         raise InvalidURL(f"the configuration's {_CONFIG_KEY!r} has no 'url'")
-    return open_store(url, **values)
+    return host(url, **values)
 
 
 def _config_of(path: Path) -> Mapping[str, object]:

@@ -126,24 +126,24 @@ async def test_what_passes_is_waited_out(strict_s3: StrictS3, opened: Opened, fa
 
 
 async def test_what_does_not_pass_ends_in_time(strict_s3: StrictS3, opened: Opened) -> None:
-    store = opened(strict_s3.url, timeout=0.5)
+    store = opened(strict_s3.url, timeout=2)
     await store.save("a", turns(3))
     strict_s3.fail(Fault(status=503, times=10_000))
-    with pytest.raises(Unavailable, match=r"within 0\.5 s: the service asks to slow down"):
+    with pytest.raises(Unavailable, match=r"within 2 s: the service asks to slow down"):
         await store.save("a", turns(5))
     strict_s3.heal()
     assert await store.get("a") == turns(3)
 
 
 async def test_a_black_hole_ends_in_time(strict_s3: StrictS3, opened: Opened) -> None:
-    store = opened(strict_s3.url, timeout=0.5)
+    store = opened(strict_s3.url, timeout=2)
     await store.save("a", turns(3))
-    strict_s3.fail(Fault(delay=2, method="PUT", applied=True))
-    with pytest.raises(Unavailable, match=r"within 0\.5 s") as caught:
+    strict_s3.fail(Fault(delay=5, method="PUT", applied=True))
+    with pytest.raises(Unavailable, match=r"within 2 s") as caught:
         await store.save("a", turns(5))
     assert caught.value.ambiguous
     await opened(strict_s3.url).save("a", turns(6))
-    await asyncio.sleep(2)
+    await asyncio.sleep(4)
     assert await opened(strict_s3.url).get("a") == turns(6)  # the late one was fenced
 
 
@@ -199,8 +199,8 @@ async def test_no_keys_at_all(
 
 
 async def test_a_server_that_is_not_there(strict_s3: StrictS3, opened: Opened) -> None:
-    store = opened("s3://bucket?endpoint_url=http://127.0.0.1:1", timeout=0.5)
-    with pytest.raises(Unavailable, match=r"within 0\.5 s: the endpoint could not be reached"):
+    store = opened("s3://bucket?endpoint_url=http://127.0.0.1:1", timeout=2)
+    with pytest.raises(Unavailable, match=r"within 2 s: the endpoint could not be reached"):
         await store.save("a", turns(1))
 
 

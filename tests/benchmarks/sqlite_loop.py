@@ -45,9 +45,10 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import toolnexus_stores
 from rich.console import Console
 from rich.table import Table
 from toolnexus_stores import open_store
@@ -104,6 +105,8 @@ class Cost:
 
     get: float
     save: float
+    save_busy: float
+    """Of all this process's threads, on a processor, during the save."""
 
 
 @dataclass(frozen=True)
@@ -211,23 +214,23 @@ def raw_turn(raw: RawLoop, id: str, turn: Turn) -> Cost:
     """One turn by hand."""
     start = perf_counter()
     messages = raw.get(id)
-    read = perf_counter()
+    read, busy = perf_counter(), process_time()
     messages += turn
     raw.add(id, messages[-len(turn) :])
-    return Cost(read - start, perf_counter() - read)
+    return Cost(read - start, perf_counter() - read, process_time() - busy)
 
 
 async def store_turn(store: Store, id: str, turn: Turn) -> Cost:
     """One turn as the runtime takes it."""
     start = perf_counter()
     messages = await store.get(id) or []
-    read = perf_counter()
+    read, busy = perf_counter(), process_time()
     messages += turn
     await store.save(id, messages)
-    return Cost(read - start, perf_counter() - read)
+    return Cost(read - start, perf_counter() - read, process_time() - busy)
 
 
-def opened(path: Path, **options: object) -> Store:
+def opened(path: Path, **options: Any) -> Store:
     """The store over the database at *path*, everything at its default."""
     return open_store(f"sqlite:///{path}", **options)
 
@@ -281,14 +284,19 @@ def whole_loop(rounds: Sequence[Round]) -> Finding:
 def save_at_the_end(rounds: Sequence[Round], options: Options) -> Finding:
     """What a save costs more at the last turn than at the tenth: medians of turns around them.
 
-    A median leaves out the saves that happened to checkpoint; the whole loop has them in.
+    A median leaves out the saves that happened to checkpoint; the whole loop has them in. The goal
+    is in milliseconds, not a ratio: on a busy machine (see the load) it says little. The processor
+    time beside it leaves out the disk, and the waiting for a processor that others use.
     """
     saves = [[cost.save for cost in each.ours] for each in rounds]
     early, late = (_around(saves, turn) for turn in (EARLY, options.turns))
+    busy = [[cost.save_busy for cost in each.ours] for each in rounds]
+    early_busy, late_busy = (_around(busy, turn) for turn in (EARLY, options.turns))
     allowance = SAVE_ALLOWANCE * len(rounds[0].ours) * 4 / 1_000
     return Finding(
         f"save at turn {options.turns}, against turn {EARLY}",
-        f"{late * 1e3:.2f} ms against {early * 1e3:.2f} ms: {(late - early) * 1e3:+.2f} ms",
+        f"{late * 1e3:.2f} ms against {early * 1e3:.2f} ms: {(late - early) * 1e3:+.2f} ms"
+        f" (on a processor {(late_busy - early_busy) * 1e3:+.2f} ms)",
         f"at most {allowance * 1e3:+.2f} ms",
         late - early <= allowance,
     )
@@ -533,9 +541,10 @@ def introduce(place: Path, options: Options, console: Console) -> None:
     size = sum(len(json.dumps(message)) for message in joined(turns_of(options.turns, seed=0)))
     console.print(
         f"{platform.python_implementation()} {platform.python_version()}, "
-        f"SQLite {sqlite3.sqlite_version}, {os.cpu_count()} processors; "
-        f"fsync {sync_seconds(place) * 1e3:.2f} ms in {place.parent}"
+        f"SQLite {sqlite3.sqlite_version}, fsync {sync_seconds(place) * 1e3:.2f} ms in "
+        f"{place.parent}; {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}"
     )
+    console.print(f"toolnexus_stores of {Path(toolnexus_stores.__file__).parent}")
     console.print(
         f"one conversation of {options.turns} turns, {4 * options.turns} messages, "
         f"{size / 1e6:.1f} MB of JSON; {options.rounds} rounds"
@@ -546,7 +555,7 @@ def options_of(arguments: argparse.Namespace) -> Options:
     """What the command line asks for."""
     options = Options()
     if arguments.quick:
-        options = replace(options, turns=200, rounds=1, conversations=1_000, budget=2 * MIB)
+        options = replace(options, turns=200, rounds=1, conversations=2_000, budget=4 * MIB)
     if arguments.turns is not None:
         options = replace(options, turns=arguments.turns)
     if arguments.rounds is not None:

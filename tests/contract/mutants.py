@@ -1,12 +1,13 @@
 """The gallery: stores that each break one promise, in a way that really happens.
 
 Each names the check that must catch it. A mutant in memory is shared between openings, as its
-storage would be; one on disk gets a directory.
+storage would be; one on disk gets a directory. Each can be opened by name, by other processes too.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import copy
 import json
 import math
@@ -14,16 +15,17 @@ import re
 import threading
 import time
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .good_stores import DirectoryStore, Message, TextStore, encoded, settle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
-__all__ = ["MUTANTS", "Mutant"]
+__all__ = ["MUTANTS", "Mutant", "named", "opened"]
 
 S = TypeVar("S")
 
@@ -41,6 +43,7 @@ class Mutant:
 
 
 MUTANTS: list[Mutant] = []
+_in_memory: dict[tuple[str, str], Any] = {}
 
 
 def mutant(*caught_by: str) -> Callable[[type[S]], type[S]]:
@@ -51,10 +54,25 @@ def mutant(*caught_by: str) -> Callable[[type[S]], type[S]]:
     return noted
 
 
+def opened(name: str, place: str) -> Any:
+    """The store called *name* on the storage at *place*: a directory, or this process's memory."""
+    make: Any = globals()[name]
+    if issubclass(make, DirectoryStore):
+        return make(Path(place))
+    if (name, place) not in _in_memory:
+        _in_memory[name, place] = make()
+    return _in_memory[name, place]
+
+
+def named(name: str, place: object) -> str:
+    """What names that factory, for other processes too."""
+    return f"{__name__}:opened({name!r}, {str(place)!r})"
+
+
 # Missing and empty.
 
 
-@mutant("core.saved_empty", "core.emptied", "core.rollback")
+@mutant("core.saved_empty")
 class EmptyAsMissing(TextStore):
     async def get(self, id: str) -> list[Message] | None:
         return await super().get(id) or None
@@ -372,7 +390,7 @@ class KnowsItsRoles(TextStore):
 # Refusals.
 
 
-@mutant("core.content_that_is_not_json", "core.refused_first_save", "core.cycles")
+@mutant("core.content_that_is_not_json", "core.cycles")
 class SwallowsErrors(TextStore):
     async def save(self, id: str, messages: list[Message]) -> None:
         try:
@@ -420,6 +438,42 @@ class ShowsTheMessage(TextStore):
             await super().save(id, messages)
         except TypeError as error:
             raise TypeError(f"cannot store {messages!r}") from error
+
+
+@mutant("core.refusals_keep_secrets")
+class ShowsItsUrl(TextStore):
+    """Opened at ``db://ada:hunter2@host``, as the bites test opens it."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        try:
+            await super().save(id, messages)
+        except TypeError:
+            raise TypeError("db://ada:hunter2@host: cannot store that") from None
+
+
+@mutant("core.refusals_are_typed")
+class RefusesVaguely(TextStore):
+    async def save(self, id: str, messages: list[Message]) -> None:
+        try:
+            await super().save(id, messages)
+        except TypeError:
+            raise RuntimeError("save failed") from None
+
+
+@mutant("core.retried")
+class KeepsItsDraft(TextStore):
+    """Adds up what it is going to write, and forgets to begin anew after a refusal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draft: list[Message] = []
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        for message in messages:
+            encoded([message])
+            self.draft.append(message)
+        await super().save(id, self.draft)
+        self.draft = []
 
 
 # Ids.
@@ -588,10 +642,64 @@ class OneScratchBuffer(TextStore):
         self.texts[id] = self.scratch
 
 
+@mutant("concurrent.retried")
+class CountsItsRows(TextStore):
+    """Adds row by row what it has not counted yet, and counts at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: dict[str, list[str]] = {}
+        self.counted: dict[str, int] = {}
+
+    async def get(self, id: str) -> list[Message] | None:
+        return [json.loads(row) for row in self.rows[id]] if id in self.rows else None
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        new = [encoded([message])[1:-1] for message in messages]
+        rows = self.rows.setdefault(id, [])
+        if rows[: self.counted.get(id, 0)] != new[: self.counted.get(id, 0)]:
+            rows.clear()
+            self.counted[id] = 0
+        del rows[len(new) :]
+        for row in new[self.counted.get(id, 0) :]:
+            await settle()
+            rows.append(row)
+        self.counted[id] = len(new)
+
+
+@mutant("concurrent.history")
+class ReadsFromAReplica(TextStore):
+    """Which falls behind when two saves overlap, until the next one that does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replica = TextStore()
+        self.saving = 0
+
+    async def get(self, id: str) -> list[Message] | None:
+        return await self.replica.get(id)
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        own = json.loads(encoded(messages))
+        self.saving += 1
+        try:
+            await settle()
+            await super().save(id, own)
+        finally:
+            self.saving -= 1
+        if not self.saving:
+            await self.replica.save(id, own)
+
+
 # Durability, and management.
 
 
-@mutant("durable.reopened", "durable.opened_twice", "durable.reopened_exactly")
+@mutant(
+    "durable.reopened",
+    "durable.opened_twice",
+    "durable.reopened_exactly",
+    "durable.another_process",
+)
 class MemoryOnly(DirectoryStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -604,7 +712,26 @@ class MemoryOnly(DirectoryStore):
         await self.memory.save(id, messages)
 
 
-@mutant("durable.opened_twice")
+@mutant("durable.reopened_empty")
+class HasNoFileForNothing(DirectoryStore):
+    """Removes the file of an empty transcript, and remembers that it did."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.empty: set[str] = set()
+
+    async def get(self, id: str) -> list[Message] | None:
+        return [] if id in self.empty else await super().get(id)
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        await super().save(id, messages)
+        self.empty.discard(id)
+        if not messages:
+            self.empty.add(id)
+            self.file(id).unlink()
+
+
+@mutant("durable.opened_twice", "durable.history", "durable.another_process")
 class CachesForEver(DirectoryStore):
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -619,7 +746,7 @@ class CachesForEver(DirectoryStore):
         await self.cache.save(id, messages)
 
 
-@mutant("durable.opened_twice")
+@mutant("durable.opened_twice", "durable.never_closed", "durable.killed")
 class WritesOnClose(MemoryOnly):
     async def get(self, id: str) -> list[Message] | None:
         found = await self.memory.get(id)
@@ -628,6 +755,89 @@ class WritesOnClose(MemoryOnly):
     async def close(self) -> None:
         for id, text in self.memory.texts.items():
             await DirectoryStore.save(self, id, json.loads(text))
+
+
+@mutant("durable.killed")
+class WritesAtExit(WritesOnClose):
+    """A cache that an exit hook writes back."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        atexit.register(self.flush)
+
+    def flush(self) -> None:
+        for id, text in self.memory.texts.items():
+            self.write(self.file(id), f"[{encoded([{'id': id}])},{text}]")
+
+
+@mutant("durable.history")
+class WritesInPlace(DirectoryStore):
+    def write(self, file: Path, text: str) -> None:
+        with file.open("w") as stream:
+            stream.write(text[:20])
+            stream.flush()
+            time.sleep(0.002)  # what a disk takes
+            stream.write(text[20:])
+
+
+@mutant("durable.history")
+class SharesItsTemporaryName(DirectoryStore):
+    def write(self, file: Path, text: str) -> None:
+        staged = file.with_name("new.staged")
+        with staged.open("w") as stream:
+            stream.write(text)
+            stream.flush()
+            time.sleep(0.002)  # what a disk takes
+        staged.replace(file)
+
+
+@mutant("core.process_ends")
+class LeavesAThread(DirectoryStore):
+    """A worker that waits for a close."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.done = threading.Event()
+        threading.Thread(target=self.done.wait, name="worker").start()
+
+    async def close(self) -> None:
+        self.done.set()
+
+
+@mutant("durable.closed_meanwhile")
+class DropsItsQueueOnClose(DirectoryStore):
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.open = True
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        own = json.loads(encoded(messages))
+        await settle()
+        if self.open:
+            await super().save(id, own)
+
+    async def close(self) -> None:
+        self.open = False
+
+
+@mutant("management.closed_meanwhile")
+class ForgetsWhoWaits(DirectoryStore):
+    """Its one writer ends on close, and with it the answers to those in line."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.turn = asyncio.Lock()
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        await self.turn.acquire()
+        await settle()
+        await DirectoryStore.save(self, id, messages)
+        self.turn.release()
+
+    async def close(self) -> None:
+        with suppress(RuntimeError):
+            self.turn.release()
+        await self.turn.acquire()
 
 
 @mutant("durable.reopened_and_extended", "durable.reopened")
@@ -660,6 +870,22 @@ class DeletesSilently(DirectoryStore):
     async def delete(self, id: str) -> bool:
         await super().delete(id)
         return True
+
+
+@mutant("management.not_listed_once_deleted")
+class ListsTheDeleted(DirectoryStore):
+    """An index beside the data, which nobody tidies."""
+
+    async def save(self, id: str, messages: list[Message]) -> None:
+        await super().save(id, messages)
+        with (self.root / ".index").open("a") as index:
+            index.write(json.dumps(id) + "\n")
+
+    async def ids(self) -> AsyncIterator[str]:
+        with suppress(FileNotFoundError):
+            lines = (self.root / ".index").read_text().splitlines()
+            for id in dict.fromkeys(map(json.loads, lines)):
+                yield id
 
 
 @mutant("management.begun_again")

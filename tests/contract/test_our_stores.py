@@ -1,4 +1,4 @@
-"""Our own stores, and the runtime's, under the suite."""
+"""Our own stores and drivers, and the runtime's store, under the suite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from toolnexus import InMemoryConversationStore
 from toolnexus_stores import Store, open_store
-from toolnexus_stores_contract import LEVELS, StoreContract
+from toolnexus_stores_contract import LEVELS, DriverContract, StoreContract
 
 from tests.conftest import url_of
 
@@ -76,7 +76,44 @@ class TestTheRuntimesOwnStore(StoreContract):
         "core.content_that_is_not_json": _AS_IT_IS,
         "core.cycles": _AS_IT_IS,
         "core.messages_that_are_not_objects": _AS_IT_IS,
-        "core.refused_first_save": _AS_IT_IS,
-        "core.refusals_keep_secrets": _AS_IT_IS,
         "concurrent.copied_at_entry": _SHALLOW,
     }
+
+
+class _Driver(DriverContract):
+    backend: str
+
+    @pytest.fixture(autouse=True)
+    def storage(self, request: pytest.FixtureRequest) -> None:
+        self.factory = url_of(self.backend, request)
+
+
+_ONE_PROCESS = "memory is this process's alone"
+
+
+class TestMemoryDriver(_Driver):
+    backend = "memory"
+    expected_failures: ClassVar[Mapping[str, str]] = {
+        "driver.another_process": _ONE_PROCESS,
+        "driver.processes_at_once": _ONE_PROCESS,
+    }
+
+
+class TestFileDriver(_Driver):
+    backend = "file"
+
+
+class TestSqliteDriver(_Driver):
+    backend = "sqlite"
+
+
+class TestPostgresDriver(_Driver):
+    backend = "postgres"
+
+
+class TestRedisDriver(_Driver):
+    backend = "redis"
+
+
+class TestS3Driver(_Driver):
+    backend = "s3"

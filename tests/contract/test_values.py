@@ -40,6 +40,8 @@ def test_the_same(value: Any) -> None:
 def test_a_difference_is_found_and_named(seen: Any, promised: Any, words: str) -> None:
     assert words in (difference(seen, promised) or "")
     assert difference(promised, seen) is not None
+    ignored = words.endswith("in another order")
+    assert (difference(seen, promised, key_order=False) is None) == ignored
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """A second process that outlives a test run and ends what the run left behind.
 
 The run holds a pipe to it and writes a line for whatever must be gone in the end, `+process PID
-SIGNAL`, `+container NAME` or `+directory PATH`, and the same with `-` once it is gone. The watch
-acts when the pipe closes or the run's process is no more, so a SIGKILL is an end like any other.
-It runs as a script and imports nothing of ours.
+SIGNAL`, `+container NAME`, `+directory PATH` or `+file PATH`, and the same with `-` once it is
+gone. The watch acts when the pipe closes or the run's process is no more, so a SIGKILL is an end
+like any other. It runs as a script and imports nothing of ours.
 """
 
 import atexit
@@ -139,6 +139,8 @@ def _main() -> None:
     for kind, rest in left:
         if kind == "directory":
             shutil.rmtree(rest, ignore_errors=True)
+        elif kind == "file":
+            Path(rest).unlink(missing_ok=True)
     if names := [rest for kind, rest in left if kind == "container"]:
         _remove_containers(names)
 

@@ -18,7 +18,7 @@ from .server import OURS, NoServerError, Server
 from .strict_s3 import StrictS3
 
 OPTIONAL = ("postgres", "pgbouncer", "redis", "redis-cluster", "redis-sentinel", "s3")
-KINDS = pytest.StashKey[dict[str, str]]()
+KINDS = pytest.StashKey[dict[str, float]]()
 S = TypeVar("S", bound=Server)
 
 
@@ -37,8 +37,8 @@ def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
     """Say which servers were used."""
-    for name, kind in config.stash.get(KINDS, {}).items():
-        terminalreporter.write_line(f"{name}: {kind}")
+    for line, took in config.stash.get(KINDS, {}).items():
+        terminalreporter.write_line(f"{line}, up in {took:.2f} s")
 
 
 def served(config: pytest.Config, name: str, start: Callable[[], S], *needs: str) -> Iterator[S]:
@@ -52,7 +52,7 @@ def served(config: pytest.Config, name: str, start: Callable[[], S], *needs: str
     except NoServerError as exc:
         pytest.fail(str(exc), pytrace=False)
     took = time.monotonic() - began
-    config.stash.setdefault(KINDS, {}).setdefault(name, f"{server.kind}, up in {took:.2f} s")
+    config.stash.setdefault(KINDS, {}).setdefault(f"{name}: {server.kind}", took)
     try:
         yield server
     finally:

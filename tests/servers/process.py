@@ -75,7 +75,8 @@ class Child:
     """A server process. Only its own pid, and with `kill` those of its children, is signalled.
 
     `stop` asks and, past the grace, kills; `kill` gives it no chance. After either it is gone and
-    reaped, and `start` begins another in the same directory.
+    reaped, and `start` begins another in the same directory. *litter* are files elsewhere that a
+    kill leaves behind.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Child:
         unprivileged: bool = False,
         ask: signal.Signals = signal.SIGTERM,
         grace: float = 10.0,
+        litter: Sequence[Path] = (),
     ) -> None:
         self.directory = directory
         self._argv = [str(part) for part in argv]
@@ -94,6 +96,7 @@ class Child:
         self._account = _account(unprivileged=unprivileged)
         self._ask = ask
         self._grace = grace
+        self._litter = litter
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -128,6 +131,8 @@ class Child:
                 **self._account,
             )
         _watch.note(self._item(self._process))
+        for path in self._litter:
+            _watch.note(f"file {path}")
 
     def check(self) -> None:
         """Raise `ServerDiedError` with the end of its log if it ended by itself."""
@@ -160,6 +165,9 @@ class Child:
         """End the process for good and remove its directory."""
         self.stop()
         remove_directory(self.directory)
+        for path in self._litter:
+            path.unlink(missing_ok=True)
+            _watch.forget(f"file {path}")
 
     def _log(self) -> Path:
         return self.directory / "server.log"

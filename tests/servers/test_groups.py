@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 import redis
 
 from .pgbouncer import PgBouncer
-from .redis import ask
+from .redis import ask, client_of
 from .redis_groups import RedisCluster, RedisSentinel
 
 
@@ -30,8 +30,9 @@ def test_cluster_spreads_keys_and_comes_back(redis_cluster: RedisCluster) -> Non
 def test_sentinel_promotes_the_replica(redis_sentinel: RedisSentinel) -> None:
     server = redis_sentinel
     first = server.master_port()
-    ask(server.node_url(first), "SET", "kept", "7")
-    ask(server.node_url(first), "WAIT", "1", "2000")
+    with client_of(server.node_url(first)) as client:
+        client.set("kept", "7")
+        assert client.wait(1, 2000) == 1  # it waits for what its own connection wrote
     server.fail_over()
     second = server.master_port()
     assert second != first

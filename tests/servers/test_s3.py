@@ -91,7 +91,7 @@ def test_delete_only_if_unchanged(bucket: Bucket) -> None:
 
 @pytest.mark.parametrize("existing", [False, True])
 def test_of_many_writers_one_wins(bucket: Bucket, existing: bool) -> None:
-    for turn in range(10):
+    for turn in range(5):
         key = f"k{turn}"
         condition = {"IfMatch": bucket.put(key, b"old")} if existing else {"IfNoneMatch": "*"}
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import time
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from . import (
     start_s3,
 )
 from .net import free_ports, is_free, wait_until
-from .process import Child, private_directory, remove_directory
+from .process import Child, private_directory, remove_directory, run_unprivileged
 from .server import ImpostorError, NotOfferedError, ServerDiedError
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +99,8 @@ def as_another_user(argv: list[str]) -> list[str]:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         pytest.skip("needs setpriv, of util-linux, to become another user")
+    if run_unprivileged(["test", "-r", sysconfig.get_path("purelib")]).returncode != 0:
+        pytest.skip("the wheels lie where no other user can reach them")
     readers = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
     return [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", *readers, *argv]
 
@@ -201,6 +204,21 @@ def test_compose_runs_the_same_images() -> None:
 
 
 # what it does
+
+
+@pytest.mark.parametrize("ending", ["stop", "kill"])
+def test_s3_leaves_no_sockets_and_minds_those_of_others(fresh_s3: S3Server, ending: str) -> None:
+    """`weed` puts sockets into /tmp by its port numbers, and fails on one of another user."""
+    if fresh_s3.pid is None or not Path("/proc/self").exists():
+        pytest.skip("it runs in a container")
+    command = Path(f"/proc/{fresh_s3.pid}/cmdline").read_bytes().decode().split("\0")
+    pairs = (option.lstrip("-").split("=") for option in command if ".port" in option)
+    made = s3._sockets({name: int(port) for name, port in pairs})
+    assert any(path.exists() for path in made)
+    assert not set(made) & set(s3._sockets(s3._free_ports()))
+    getattr(fresh_s3, ending)()
+    fresh_s3.close()
+    assert not any(path.exists() for path in made)
 
 
 @each_fresh
@@ -378,13 +396,13 @@ A_RUN = """
                  if parent == os.getpid() and pid not in parents]
         family = [pid for pid, (parent, _) in _watch._processes().items() if parent in parents]
         homes = [str(server.directory) for server in servers]
+        homes += [str(path) for path in s3._runner._litter]
         seen = {"pids": [*parents, *family], "watch": watch, "homes": homes}
         Path("SEEN").write_text(json.dumps(seen))
         ENDING
 """
 ENDINGS = {
     "passes": ("pass", 0),
-    "fails": ("assert False", 1),
     "exits at once": ("os._exit(3)", 3),
     "is terminated": ("os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
     "is killed": ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
@@ -436,6 +454,34 @@ def test_nothing_is_left_when_a_run(ending: str, test_file: Path) -> None:
     for pid in [*left["pids"], *left["watch"]]:
         wait_until(functools.partial(_watch.is_gone, pid), timeout=15, what=f"end of {pid}")
     assert not [home for home in left["homes"] if Path(home).exists()]
+
+
+def test_no_container_is_left_when_a_run_is_killed(test_file: Path) -> None:
+    try:
+        docker.Container(redis.IMAGE, port=6379, command=["redis-server"], env={}).close()
+    except NotOfferedError as exc:
+        pytest.skip(f"needs an engine and {redis.IMAGE}: {exc}")
+    test_file.write_text(
+        "import os\ndef test_it(redis):\n"
+        "    open('SEEN', 'w').write(redis._runner._name)\n"
+        "    os.kill(os.getpid(), 9)\n".replace("SEEN", str(test_file.with_name("seen")))
+    )
+    run_pytest(test_file, TOOLNEXUS_TEST_SOURCES="docker")
+    name = test_file.with_name("seen").read_text()
+    listing = ["docker", "ps", "--all", "--format={{.Names}}"]
+    wait_until(lambda: name not in run(listing).stdout, timeout=20, what=f"end of {name}")
+
+
+@pytest.mark.skipif(not Path("/proc/sysvipc/shm").exists(), reason="tells by Linux's own list")
+def test_a_killed_postgres_leaves_no_shared_memory(fresh_postgres: PostgresServer) -> None:
+    if fresh_postgres.directory is None:
+        pytest.skip("it runs in a container")
+    number = fresh_postgres.directory / "data" / "postmaster.pid"
+    segment = number.read_text().splitlines()[6].split()[1]
+    fresh_postgres.kill()
+    fresh_postgres.close()
+    rows = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+    assert segment not in [row.split()[1] for row in rows]
 
 
 def test_a_given_one_outlives_a_killed_run(fresh_redis: RedisServer, test_file: Path) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KILLS = 200
+KILLS_WITH_A_SERVER = 20  # the client dies, not what makes a save atomic
 SIZES = {"50 B": (1, 20), "5 MB": (100, 52_000)}  # messages, characters in each
 
 
@@ -78,9 +79,11 @@ async def test_a_killed_save_leaves_the_old_transcript_or_the_new_one(
     durable_url: str, size: str, tmp_path: Path
 ) -> None:
     shape = SIZES[size]
+    embedded = durable_url.startswith(("file", "sqlite"))
+    kills = KILLS if embedded else KILLS_WITH_A_SERVER
     stamp = acknowledged = in_the_middle = 0
     within = 0.1
-    for _ in range(KILLS):
+    for _ in range(kills):
         began = time.monotonic()
         reports = await asyncio.to_thread(killed_at_random, durable_url, stamp + 1, shape, within)
         acknowledged = max([acknowledged, *reports])
@@ -94,5 +97,5 @@ async def test_a_killed_save_leaves_the_old_transcript_or_the_new_one(
         # Most kills should come while one of the first saves is under way.
         saves = max(1, len(reports) // 2)
         within = 0.9 * within + 0.1 * min(2.0, 2 * (time.monotonic() - began) / saves)
-    assert in_the_middle > KILLS // 10
-    print(f"{KILLS} kills, {in_the_middle} with a save under way, {stamp} saves")
+    assert in_the_middle > kills // 10
+    print(f"{kills} kills, {in_the_middle} with a save under way, {stamp} saves")

@@ -66,6 +66,9 @@ async def _cancelled_after(pause: Pause, saving: asyncio.Task[None]) -> None:
     "A cancelled save leaves the old transcript or the new one, and a store that works.",
 )
 async def cancelled(subject: Subject) -> None:
+    """The runtime cancels a save when it is interrupted, closed, or out of time. A transaction that
+    stays open, or a half-written value, is found by the next turn.
+    """
     store = await subject.open()
     id = subject.new_id()
     old, new = transcript("old", _TOTAL), transcript("new", _TOTAL)
@@ -75,8 +78,27 @@ async def cancelled(subject: Subject) -> None:
         require_one_of(await store.get(id), old, new, when="get after the cancelled save")
 
 
+@check("concurrent", "A save that was cancelled can be made again, and then it is there, once.")
+async def retried(subject: Subject) -> None:
+    """A turn that was interrupted is taken up again, and saves the same messages. What is left of
+    the first attempt must not be counted, skipped or added.
+    """
+    store = await subject.open()
+    old, new = transcript("old", 3), transcript("new", _TOTAL)
+    seconds = await _duration(store, subject.new_id(), new)
+    for pause in _moments(seconds):
+        id = subject.new_id()
+        await store.save(id, old)
+        await _cancelled_after(pause, asyncio.create_task(store.save(id, new)))
+        await store.save(id, new)
+        require_same(await store.get(id), new, "get after the same save once more")
+
+
 @check("concurrent", "A cancelled save does not overwrite one that was acknowledged after it.")
 async def cancelled_for_good(subject: Subject) -> None:
+    """A write that was handed to another thread goes on after its caller was cancelled. If it lands
+    after a later save, an acknowledged turn is lost.
+    """
     store = await subject.open()
     id = subject.new_id()
     # What takes long is cancelled, and what takes no time is saved at once after it.
@@ -95,6 +117,9 @@ async def cancelled_for_good(subject: Subject) -> None:
     "A save may be cancelled at each of its awaits: old or new is there, and the next save works.",
 )
 async def cancelled_at_each_await(subject: Subject) -> None:
+    """Between BEGIN and COMMIT, a cancelled task leaves the transaction open, and everybody else
+    waits for its lock. Timing finds that rarely: there are few awaits, and each is tried.
+    """
     store, other = await subject.open(), await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("first", 1))

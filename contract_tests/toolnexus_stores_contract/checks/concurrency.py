@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolnexus_stores_contract.check import check
+from toolnexus_stores_contract.programs import converse, require_one_order
 from toolnexus_stores_contract.values import require_one_of, require_same, transcript
 
 if TYPE_CHECKING:
@@ -18,10 +19,14 @@ if TYPE_CHECKING:
 
 _WRITERS = 8
 _SAVES = 5
+_SECONDS = 0.5
 
 
 @check("concurrent", "Tasks that save one id at once leave one of their transcripts, whole.")
 async def writers_of_one_id(subject: Subject) -> None:
+    """Nothing serialises the turns of one conversation: two requests with the same
+    id save at once.
+    """
     store = await subject.open()
     id = subject.new_id()
     written = [transcript(f"writer {n}", 1 + 7 * n) for n in range(_WRITERS)]
@@ -36,6 +41,7 @@ async def writers_of_one_id(subject: Subject) -> None:
 
 @check("concurrent", "A reader sees one whole transcript or another, never a part or a mixture.")
 async def readers_of_one_id(subject: Subject) -> None:
+    """A store that deletes and then inserts shows a moment in which the conversation is empty."""
     writer, reader = await subject.open(), await subject.open()
     id = subject.new_id()
     small, big = transcript("small", 1), transcript("big", 400, characters=200)
@@ -59,6 +65,7 @@ async def readers_of_one_id(subject: Subject) -> None:
 
 @check("concurrent", "Conversations that are saved at once do not touch each other.")
 async def writers_of_many_ids(subject: Subject) -> None:
+    """One store serves all agents. What it keeps between two awaits must belong to one call."""
     store = await subject.open()
     ids = [subject.new_id() for _ in range(40)]
 
@@ -73,6 +80,9 @@ async def writers_of_many_ids(subject: Subject) -> None:
 
 @check("concurrent", "What is saved is what was passed, even if the caller changes it meanwhile.")
 async def copied_at_entry(subject: Subject) -> None:
+    """A host that goes on while the save is under way changes the very objects that are being
+    written.
+    """
     store = await subject.open()
     id = subject.new_id()
     for _ in range(_SAVES):
@@ -89,8 +99,28 @@ def _in_a_loop_of_its_own(work: Coroutine[Any, Any, object]) -> object:
     return asyncio.run(work)
 
 
+@check("concurrent", "Tasks and threads see the saves of a conversation in one order.")
+async def history(subject: Subject) -> None:
+    """Each client may be given something that was true at some time, and all of it together
+    something that never was: a get that goes back behind an earlier one, or behind an acknowledged
+    save.
+    """
+    store = await subject.open()
+    ids = [subject.new_id(), subject.new_id()]
+    in_tasks = [converse(store, f"task {n}", ids, _SECONDS) for n in (1, 2, 3)]
+    in_threads = [
+        asyncio.to_thread(_in_a_loop_of_its_own, converse(store, f"thread {n}", ids, _SECONDS))
+        for n in (1, 2)
+    ]
+    done: list[Any] = await asyncio.gather(*in_tasks, *in_threads)
+    require_one_order(each for client in done for each in client)
+
+
 @check("concurrent", "A store outlives the event loop that used it first.")
 async def event_loops_in_turn(subject: Subject) -> None:
+    """Scripts call asyncio.run several times with one store. Connections of many clients belong to
+    the loop that opened them.
+    """
     store = await subject.open()
     id = subject.new_id()
     for total in (1, 2, 3):
@@ -103,6 +133,9 @@ async def event_loops_in_turn(subject: Subject) -> None:
 
 @check("concurrent", "Threads with event loops of their own may use a store at once.")
 async def event_loops_at_once(subject: Subject) -> None:
+    """A tool that is not async runs an agent in a thread, with a loop of its own, over the same
+    store.
+    """
     store = await subject.open()
     shared = subject.new_id()
     ids = [subject.new_id() for _ in range(4)]

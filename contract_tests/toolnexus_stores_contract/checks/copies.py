@@ -29,6 +29,9 @@ def _spoil(messages: list[Message]) -> None:
 
 @check("core", "A list that is changed after its save leaves what is stored alone.")
 async def saved_list(subject: Subject) -> None:
+    """The list that is passed to save is the one that the host is given as a result, and goes on
+    using.
+    """
     store = await subject.open()
     id = subject.new_id()
     messages = transcript("saved", 3)
@@ -40,6 +43,9 @@ async def saved_list(subject: Subject) -> None:
 
 @check("core", "A message that is changed deep inside after its save leaves what is stored alone.")
 async def saved_messages(subject: Subject) -> None:
+    """Hosts edit messages that they were given, to show them for example. A copy of the list alone
+    shares them with the store.
+    """
     store = await subject.open()
     id = subject.new_id()
     messages = _nested()
@@ -50,6 +56,9 @@ async def saved_messages(subject: Subject) -> None:
 
 @check("core", "A list that get returned belongs to the caller.")
 async def returned_list(subject: Subject) -> None:
+    """The runtime appends the next turn to the list that it got. If the turn fails, nothing may
+    have changed.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("saved", 3))
@@ -62,6 +71,7 @@ async def returned_list(subject: Subject) -> None:
 
 @check("core", "A message that get returned belongs to the caller, however deep it is changed.")
 async def returned_messages(subject: Subject) -> None:
+    """Hooks edit messages in place before they are sent. What is stored must not follow them."""
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, _nested())
@@ -74,6 +84,9 @@ async def returned_messages(subject: Subject) -> None:
 
 @check("core", "A save leaves the caller's messages as they are.")
 async def callers_messages(subject: Subject) -> None:
+    """What a store adds to a message, an id or a date, is sent to the provider, which may refuse
+    it.
+    """
     store = await subject.open()
     messages = _nested()
     before = copy.deepcopy(messages)
@@ -83,6 +96,9 @@ async def callers_messages(subject: Subject) -> None:
 
 @check("core", "get gives plain dicts in a plain list, as the runtime extends and edits them.")
 async def plain_types(subject: Subject) -> None:
+    """The runtime concatenates lists and serialises dicts. A row, a cursor or a tuple fails there,
+    later.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("saved", 2))

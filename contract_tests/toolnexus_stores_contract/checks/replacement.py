@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 @check("core", "get after save gives what was saved.")
 async def read_your_write(subject: Subject) -> None:
+    """The runtime reads what it saved in the same turn, and sends that to the model."""
     store = await subject.open()
     id = subject.new_id()
     for total in (1, 2, 5):
@@ -21,8 +22,11 @@ async def read_your_write(subject: Subject) -> None:
         require_same(await store.get(id), messages)
 
 
-@check("core", "Two openings of the same get give the same: reading changes nothing.")
+@check("core", "Each get gives the same until the next save: reading changes nothing.")
 async def read_twice(subject: Subject) -> None:
+    """An agent's turn gets its transcript twice: the runtime does, and then the client that it
+    drives.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("one", 3))
@@ -32,6 +36,9 @@ async def read_twice(subject: Subject) -> None:
 
 @check("core", "A save of the same transcript does not add to it.")
 async def saved_twice(subject: Subject) -> None:
+    """The runtime saves a whole transcript, not what is new of it. A store that appends shows the
+    model every message again and again.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("one", 3))
@@ -41,6 +48,7 @@ async def saved_twice(subject: Subject) -> None:
 
 @check("core", "A longer transcript replaces a shorter one: each turn saves all of it again.")
 async def grows(subject: Subject) -> None:
+    """Each turn saves all that was said before, and two messages more."""
     store = await subject.open()
     id = subject.new_id()
     messages = transcript("one", 12)
@@ -51,6 +59,9 @@ async def grows(subject: Subject) -> None:
 
 @check("core", "A shorter transcript replaces a longer one, and nothing of that one is left.")
 async def shrinks(subject: Subject) -> None:
+    """A compaction and a rollback both save fewer messages than are stored. Old messages that stay
+    behind come back into the prompt, in the wrong place.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("long", 20))
@@ -63,6 +74,9 @@ async def shrinks(subject: Subject) -> None:
 
 @check("core", "A transcript of the same length replaces another, message for message.")
 async def replaced(subject: Subject) -> None:
+    """A rewind and another answer have the length of what they replace. To compare lengths is not
+    enough.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, transcript("before", 4))
@@ -72,6 +86,9 @@ async def replaced(subject: Subject) -> None:
 
 @check("core", "A message that changes in place is stored as it is now.")
 async def edited_in_place(subject: Subject) -> None:
+    """Hosts and hooks redact messages in the middle. A store that writes only what lies beyond its
+    last message keeps what was to be forgotten.
+    """
     store = await subject.open()
     id = subject.new_id()
     messages = transcript("one", 6)
@@ -84,6 +101,9 @@ async def edited_in_place(subject: Subject) -> None:
 
 @check("core", "Nothing of a message that was replaced is merged into its successor.")
 async def nothing_merged(subject: Subject) -> None:
+    """Upserts of a document database merge. A key that was removed, a secret for example, must be
+    gone.
+    """
     store = await subject.open()
     id = subject.new_id()
     await store.save(id, [{"role": "user", "content": "x", "name": "ada", "meta": {"a": 1}}])
@@ -93,6 +113,9 @@ async def nothing_merged(subject: Subject) -> None:
 
 @check("core", "A save of one id changes no other.")
 async def ids_apart(subject: Subject) -> None:
+    """Agents of one runtime save in turn, under ids of their own. One user must never read
+    another's.
+    """
     store = await subject.open()
     ids = [subject.new_id() for _ in range(5)]
     for total in (1, 4, 2):

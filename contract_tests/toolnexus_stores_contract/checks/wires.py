@@ -22,8 +22,12 @@ _SECONDS = 55
     "A connection that breaks in a save leaves the old transcript or the new one, and a store that "
     "goes on.",
     timeout=_SECONDS,
+    needs=("name",),
 )
 async def cut_in_save(subject: Subject) -> None:
+    """A proxy restarts, a network blinks. Commands that are sent one by one are executed up to the
+    cut, and a pool that keeps a dead connection fails the next turn too.
+    """
     await cuts.cut_saves(subject)
 
 
@@ -31,8 +35,12 @@ async def cut_in_save(subject: Subject) -> None:
     "atomic",
     "A get whose connection breaks gives the whole transcript or raises.",
     timeout=_SECONDS,
+    needs=("name",),
 )
 async def cut_in_get(subject: Subject) -> None:
+    """An answer that ends early must not pass for a short transcript, nor for none: the next save
+    would replace the whole one with it.
+    """
     await cuts.cut_gets(subject)
 
 
@@ -40,6 +48,10 @@ async def cut_in_get(subject: Subject) -> None:
     "atomic",
     "What an abandoned save sent does not overwrite a later save when it arrives at last.",
     timeout=_SECONDS,
+    needs=("name",),
 )
 async def delivered_late(subject: Subject) -> None:
+    """A save times out, its retry succeeds, and then the bytes of the first arrive: without a
+    version that fences them, they win.
+    """
     await cuts.deliver_late(subject)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["experiment", "replay"]
 
+_TOKEN = re.compile(
+    r"wire:(save|get|late):(out|back):\d+:(rst|fin|half|hang|late)"
+    r"|(syscalls|crashstates|standstill):\S+"
+)
 _LABORATORY = f"{__package__}.laboratory"
 
 
@@ -33,8 +38,8 @@ async def experiment(subject: Subject, name: str, **request: object) -> None:
         {
             "experiment": name,
             "factory": subject.name,
-            "survives": subject.survives,
-            "exhaustive": subject.exhaustive,
+            "survives": subject.terms.survives,
+            "exhaustive": subject.terms.exhaustive,
             **request,
         }
     )
@@ -44,9 +49,15 @@ async def experiment(subject: Subject, name: str, **request: object) -> None:
 
 
 async def replay(factory: str, token: str, *, survives: Survives = "power") -> None:
-    """Repeat the one fault of *token*. Raises `Violation` if the store fails again."""
+    """Repeat the one fault of *token*, which a violation names.
+
+    Raises `Violation` if the store fails again, `NotApplicable` if the fault cannot be made, and
+    `ValueError` if *token* is none.
+    """
+    if not _TOKEN.fullmatch(token):
+        raise ValueError(f"not a token: {token}")
     if token.startswith("wire:"):
-        async with Subject(factory, survives=survives) as subject:
+        async with Subject(factory) as subject:
             await cut_once(subject, token.removeprefix("wire:"))
         return
     request: dict[str, object] = {

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, final
 
 from toolnexus_stores_contract.check import NotApplicable, Violation
-from toolnexus_stores_contract.factory import enter, resolve
-from toolnexus_stores_contract.subject import described, reader_of
+from toolnexus_stores_contract.factory import described, enter, resolve
+from toolnexus_stores_contract.subject import reader_of
 from toolnexus_stores_contract.values import difference, require_one_of, require_same, transcript
 
 from .wire import DIRECTIONS, Cut, Proxy, rerouted, route_of
@@ -76,8 +76,8 @@ async def _sweep(
     measure: Callable[[], Awaitable[dict[Any, int]]],
     attempt: Callable[[Cut], Awaitable[None]],
 ) -> None:
-    cuts = list(_cuts(await measure(), exhaustive=subject.exhaustive))
-    deadline = time.monotonic() + (_PATIENCE * len(cuts) if subject.exhaustive else _SECONDS)
+    cuts = list(_cuts(await measure(), exhaustive=subject.terms.exhaustive))
+    deadline = time.monotonic() + (_PATIENCE * len(cuts) if subject.terms.exhaustive else _SECONDS)
     fired = 0
     for cut in cuts:
         await _accused(what, cut, attempt)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from toolnexus_stores_contract.check import Violation
-from toolnexus_stores_contract.factory import enter
-from toolnexus_stores_contract.subject import described, reader_of
+from toolnexus_stores_contract.factory import described, enter
+from toolnexus_stores_contract.subject import reader_of
 from toolnexus_stores_contract.values import Message, difference, require_one_of, transcript
 
 if TYPE_CHECKING:

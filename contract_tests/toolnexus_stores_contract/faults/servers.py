@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from toolnexus_stores_contract.check import Violation
-from toolnexus_stores_contract.factory import enter, resolve
-from toolnexus_stores_contract.subject import described, reader_of
+from toolnexus_stores_contract.factory import described, enter, resolve
+from toolnexus_stores_contract.subject import reader_of
 from toolnexus_stores_contract.values import difference, require_same, transcript
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Final
 
-from toolnexus_stores_contract.factory import enter
-from toolnexus_stores_contract.subject import described, reader_of
+from toolnexus_stores_contract.factory import described, enter
+from toolnexus_stores_contract.subject import reader_of
 
 from .disk import Before
 from .result import ENOUGH, Result

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, final
 
-from toolnexus_stores_contract.subject import described
+from toolnexus_stores_contract.factory import described
 
 from . import seccomp
 from .calls import NAMING, OPENING, SYNCING

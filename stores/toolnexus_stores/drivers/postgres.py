@@ -254,11 +254,12 @@ class PostgresDriver:
 
     async def keys(self, prefix: str) -> AsyncIterator[str]:
         """See `Driver.keys`."""
-        last = prefix
+        last = ""
         while True:
             async with self._connected() as connection:
                 # '~' sorts behind everything that a key is made of.
-                rows = await connection.fetch(self._sql.keys, last, f"{prefix}~", _KEYS_AT_ONCE)
+                bounds = (prefix, f"{prefix}~", last)
+                rows = await connection.fetch(self._sql.keys, *bounds, _KEYS_AT_ONCE)
             for row in rows:
                 yield row[0]
             if len(rows) < _KEYS_AT_ONCE:
@@ -443,7 +444,9 @@ class _Statements:
         self.lock = f"SELECT number FROM {heads} WHERE key = $1 FOR UPDATE"
         self.remove_messages = f"DELETE FROM {messages} WHERE conversation = $1"
         self.remove = f"DELETE FROM {heads} WHERE number = $1"
-        self.keys = f"SELECT key FROM {heads} WHERE key > $1 AND key < $2 ORDER BY key LIMIT $3"
+        self.keys = f"""
+            SELECT key FROM {heads} WHERE key >= $1 AND key < $2 AND key > $3 ORDER BY key LIMIT $4
+        """
 
     def creation(self, schema: str | None) -> Iterable[str]:
         """What makes the tables, and does nothing if they are there."""

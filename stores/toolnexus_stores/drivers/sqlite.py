@@ -1,7 +1,8 @@
 """``sqlite://``: the embedded default. One database file, WAL, every commit synced to the disk.
 
 A save touches the head row and the rows of the changed tail, in one transaction; saves that wait
-together commit together. Reads run on a connection of their own and wait for nobody.
+together commit together, and cross to the connection's thread and back together. Reads run on a
+connection of their own and wait for nobody.
 
 Why these settings (https://www.sqlite.org/pragma.html#pragma_synchronous, wal.html):
 
@@ -21,15 +22,16 @@ import secrets
 import sqlite3
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from toolnexus_stores.driver import Conflict, Edit, Fault, Head, Record, Version
 from toolnexus_stores.errors import FormatTooNew, InvalidURL
 from toolnexus_stores.options import DriverOptions, Location
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from sqlite3 import Row
 
     from aiosqlite import Connection
@@ -126,6 +128,8 @@ class _Job:
     key: str
     edit: Edit | None
     done: asyncio.Future[Version | None]
+    outcome: Version | Exception | None = None
+    """None: the record is not as the edit expects, or there is nothing to delete."""
 
 
 @final
@@ -143,11 +147,12 @@ class SqliteDriver:
         # Without a file there is one connection, on which a reader would see an open transaction.
         self._turns = asyncio.Lock() if path == _MEMORY else nullcontext()
         self._jobs: asyncio.Queue[_Job | None] = asyncio.Queue()
+        self._batch: list[_Job] = []
         self._writing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """See `Driver.open`."""
-        writer = await self._connect()
+        writer = await self._connect(partial(_BatchConnection, self._batch))
         try:
             for pragma in self._pragmas():
                 await writer.execute_fetchall(pragma)
@@ -225,7 +230,9 @@ class SqliteDriver:
         """The file."""
         return f"{self._path}, key {key}"
 
-    async def _connect(self) -> Connection:
+    async def _connect(
+        self, factory: Callable[..., sqlite3.Connection] = sqlite3.Connection
+    ) -> Connection:
         import aiosqlite  # noqa: PLC0415 - no client is imported before the first call
 
         if self._path != _MEMORY:
@@ -233,7 +240,11 @@ class SqliteDriver:
         # The connection's thread inherits from the I/O loop's that it is a daemon: a process that
         # closes nothing still exits.
         return await aiosqlite.connect(
-            self._path, isolation_level=None, timeout=_BUSY_SECONDS, cached_statements=64
+            self._path,
+            isolation_level=None,
+            timeout=_BUSY_SECONDS,
+            cached_statements=64,
+            factory=factory,
         )
 
     def _pragmas(self) -> Iterable[str]:
@@ -274,68 +285,89 @@ class SqliteDriver:
                 batch.append(self._jobs.get_nowait())
             ending = None in batch
             # A caller that was cancelled while its change waited has withdrawn it.
-            jobs = [job for job in batch if job is not None and not job.done.done()]
-            if jobs:
+            self._batch[:] = [job for job in batch if job is not None and not job.done.done()]
+            if self._batch:
                 async with self._turns:
-                    await _commit_together(connection, jobs)
+                    await connection.commit()
+                for job in self._batch:
+                    _settle(job)
 
 
-async def _commit_together(connection: Connection, jobs: Sequence[_Job]) -> None:
-    """All of *jobs* in one transaction; if it fails, each again in one of its own.
-
-    So that no conversation's fault (a full disk, a text too large) fails another's save.
-    """
-    try:
-        await _commit(connection, jobs)
-    except Exception as error:
-        if len(jobs) == 1:
-            if not jobs[0].done.done():
-                jobs[0].done.set_exception(error)
-            return
-        for job in jobs:
-            await _commit_together(connection, [job])
-
-
-async def _commit(connection: Connection, jobs: Sequence[_Job]) -> None:
-    await connection.execute_fetchall("BEGIN IMMEDIATE")
-    try:
-        versions = [await _apply(connection, job) for job in jobs]
-        await connection.execute_fetchall("COMMIT")
-    except BaseException:
-        with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
-            await connection.execute_fetchall("ROLLBACK")
-        raise
-    for job, version in zip(jobs, versions, strict=True):
-        if not job.done.done():
-            job.done.set_result(version)
-
-
-async def _apply(connection: Connection, job: _Job) -> Version | None:
-    """One change inside the open transaction; None if its record is not as it expects."""
-    edit = job.edit
-    if edit is None:
-        numbers = await connection.execute_fetchall(_REMOVE, (job.key,))
-        for (number,) in numbers:
-            await connection.execute_fetchall(_CUT, _places(number, 0))
-            return "removed"
-        return None
-    version = secrets.randbits(62)
-    meta = edit.meta.decode("ascii")
-    if edit.expected is None:
-        created = await connection.execute_fetchall(_CREATE, (job.key, version, meta))
-        numbers = list(created)
+def _settle(job: _Job) -> None:
+    """Tell the caller, if it still waits."""
+    if job.done.done():
+        return
+    if isinstance(job.outcome, Exception):
+        job.done.set_exception(job.outcome)
     else:
-        advanced = await connection.execute_fetchall(
-            _ADVANCE, (version, meta, job.key, int(edit.expected))
-        )
-        numbers = list(advanced)
-    for (number,) in numbers:
-        first, last = _places(number, edit.keep)
-        await connection.execute_fetchall(_CUT, (first, last))
-        rows = [(first + i, text.decode("ascii")) for i, text in enumerate(edit.tail)]
-        await connection.executemany(_ADD, rows)
+        job.done.set_result(job.outcome)
+
+
+@final
+class _BatchConnection(sqlite3.Connection):
+    """A connection whose `commit` makes the changes that wait in *batch*, and commits them.
+
+    So that all of them take one way to the connection's thread and back.
+    """
+
+    def __init__(self, batch: list[_Job], *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._batch = batch
+
+    def commit(self) -> None:
+        """All of the batch in one transaction; if that fails, each in one of its own.
+
+        So that no conversation's fault (a full disk, a text too large) fails another's save. Each
+        job's outcome says what became of it.
+        """
+        try:
+            self._commit_together(self._batch)
+        except Exception as error:
+            if len(self._batch) == 1:
+                self._batch[0].outcome = error
+                return
+            for job in self._batch:
+                self._commit_alone(job)
+
+    def _commit_alone(self, job: _Job) -> None:
+        try:
+            self._commit_together([job])
+        except Exception as error:
+            job.outcome = error
+
+    def _commit_together(self, jobs: Sequence[_Job]) -> None:
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            for job in jobs:
+                job.outcome = self._applied(job)
+            self.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):  # SQLite rolls back by itself after some errors
+                self.execute("ROLLBACK")
+            raise
+
+    def _applied(self, job: _Job) -> Version | None:
+        """One change inside the open transaction; None if its record is not as it expects."""
+        edit = job.edit
+        if edit is None:
+            removed = self.execute(_REMOVE, (job.key,)).fetchone()
+            if removed is None:
+                return None
+            self.execute(_CUT, _places(removed[0], 0))
+            return "removed"
+        version, meta = secrets.randbits(62), edit.meta.decode("ascii")
+        if edit.expected is None:
+            head = self.execute(_CREATE, (job.key, version, meta)).fetchone()
+        else:
+            head = self.execute(_ADVANCE, (version, meta, job.key, int(edit.expected))).fetchone()
+        if head is None:
+            return None
+        first, last = _places(head[0], edit.keep)
+        if edit.expected is not None:
+            self.execute(_CUT, (first, last))
+        rows = ((first + i, text.decode("ascii")) for i, text in enumerate(edit.tail))
+        self.executemany(_ADD, rows)
         return str(version)
-    return None
 
 
 def _places(number: int, keep: int) -> tuple[int, int]:

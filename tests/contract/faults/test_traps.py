@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from toolnexus_stores_contract import NotApplicable, Violation, all_checks, perform
+from toolnexus_stores_contract.check import Terms
 from toolnexus_stores_contract.faults import replay
 
 from . import stores
@@ -61,7 +62,7 @@ def test_a_good_store_passes(store: type, check: Check) -> None:
 
 def test_less_is_promised_by_a_store_that_survives_the_process_only() -> None:
     check, factory = CHECKS["durable.power_loss_after_save"], named(stores.ProcessOnlyFile)
-    asyncio.run(perform(check, factory, survives="process"))
+    asyncio.run(perform(check, factory, terms=Terms("process")))
     with pytest.raises(Violation, match="promised was"):
         asyncio.run(perform(check, factory))
 
@@ -69,7 +70,7 @@ def test_less_is_promised_by_a_store_that_survives_the_process_only() -> None:
 def test_never_part_of_a_transcript_is_promised_all_the_same() -> None:
     check, factory = CHECKS["durable.power_loss_after_save"], named(stores.NotSynced)
     with pytest.raises(Violation, match="get raised"):
-        asyncio.run(perform(check, factory, survives="process"))
+        asyncio.run(perform(check, factory, terms=Terms("process")))
 
 
 @pytest.mark.parametrize("id", DISK)
@@ -85,7 +86,7 @@ def test_what_writes_by_mapping_is_inconclusive() -> None:
 
 
 def test_a_factory_without_a_name_is_inconclusive() -> None:
-    with pytest.raises(NotApplicable, match="only if the factory is named"):
+    with pytest.raises(NotApplicable, match="a factory that is named"):
         asyncio.run(perform(CHECKS[DISK[0]], stores.ReplacedFile))
 
 

@@ -13,7 +13,7 @@ from toolnexus_stores_contract.faults.bench import experiment
 if TYPE_CHECKING:
     from toolnexus_stores_contract.subject import Subject
 
-_SECONDS = 55
+_SECONDS = 120
 
 
 @check(

@@ -14,7 +14,7 @@ from toolnexus_stores_contract.faults import cuts
 if TYPE_CHECKING:
     from toolnexus_stores_contract.subject import Subject
 
-_SECONDS = 55
+_SECONDS = 120
 
 
 @check(

@@ -59,7 +59,8 @@ def check(  # noqa: PLR0913 - the options of the command
         list[str] | None,
         typer.Option(
             help="A level that the store claims: concurrent, durable, atomic, management; core "
-            "always. Several times, or separated by commas. What is not claimed is tried out and noted.",
+            "always. Several times, or separated by commas. What is not claimed is tried out and "
+            "noted.",
             show_default=False,
         ),
     ] = None,

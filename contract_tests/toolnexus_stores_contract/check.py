@@ -26,22 +26,28 @@ __all__ = [
     "Level",
     "Need",
     "NotApplicable",
+    "Survives",
+    "Terms",
     "Violation",
     "check",
 ]
 
-Level = Literal["core", "concurrent", "durable", "snapshots", "management", "driver"]
+Level = Literal["core", "concurrent", "durable", "atomic", "snapshots", "management", "driver"]
 """``core``: the two methods. ``concurrent``: one store used from many tasks, threads and event
 loops. ``durable``: what was saved is there for the next store and for other processes.
+``atomic``: the old transcript or the new one, under every fault that can be made.
 ``snapshots``: what a save drops is kept, with ``snapshots(id)`` and ``restore(id, digest)``.
 ``management``: ``ids()``, ``delete(id)`` and ``close()`` beside the two methods. ``driver``: the
 protocol of `toolnexus_stores.driver`, which no store has to know of."""
 
-LEVELS: tuple[Level, ...] = ("core", "concurrent", "durable", "snapshots", "management")
+LEVELS: tuple[Level, ...] = ("core", "concurrent", "durable", "atomic", "snapshots", "management")
 """What a store can claim, in the order in which it is tested."""
 
 DRIVER_LEVELS: tuple[Level, ...] = ("driver",)
 """What a driver claims."""
+
+Survives = Literal["power", "process"]
+"""What an acknowledged save survives: the loss of power, or only the end of the process."""
 
 Need = Literal["name", "snapshots", "restore", "ids", "delete", "close"]
 """``name``: another process can call the factory, as it is named by a string. Else a method."""
@@ -51,6 +57,15 @@ METHODS: Mapping[Level, tuple[Need, ...]] = {
     "management": ("ids", "delete", "close"),
 }
 """What a store that claims the level has beside ``get`` and ``save``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What an author says of all checks at once."""
+
+    survives: Survives = "power"
+    exhaustive: bool = False
+    """Checks that can go on for hours do: every byte and every state, not some."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ def to_text(report: Report) -> str:
         _section("Not claimed", _unclaimed(report)),
         _section("Notes", report.notes),
         _section("Incomplete", report.problems),
+        _section("Tried", _tried(report)),
         f"{report.store}: {report.summary}",
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
@@ -64,6 +65,12 @@ def _again(report: Report, check: Check) -> str:
         return f"await {function}(factory, select=[{check.id!r}])"
     of_driver = " --driver" if report.driver else ""
     return f"toolnexus-stores check {shlex.quote(report.store)}{of_driver} -k {check.id}"
+
+
+def _tried(report: Report) -> Iterator[str]:
+    """How far the faults reached."""
+    if report.counts:
+        yield " · ".join(f"{what} {number:,}" for what, number in report.counts.items())
 
 
 def _expected(report: Report) -> Iterator[str]:
@@ -105,6 +112,7 @@ def to_json(report: Report) -> str:
             },
             "checks": [_as_object(report, outcome) for outcome in report.outcomes],
             "stale_expectations": report.stale_expectations,
+            "counts": report.counts,
             "notes": list(report.notes),
             "problems": report.problems,
         },
@@ -122,6 +130,7 @@ def _as_object(report: Report, outcome: Outcome) -> dict[str, object]:
         "where": outcome.where,
         "again": _again(report, outcome.check),
         "seconds": round(outcome.seconds, 3),
+        "counts": dict(outcome.counts),
     }
 
 

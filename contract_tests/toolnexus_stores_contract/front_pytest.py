@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from .check import DRIVER_LEVELS, LEVELS, Check, Level, NotApplicable, Violation
+from .check import DRIVER_LEVELS, LEVELS, Check, Level, NotApplicable, Survives, Terms, Violation
 from .plan import all_of
 from .run import perform
 
@@ -35,6 +35,13 @@ class _Contract:
     """Check id -> why that promise is broken on purpose. One that is kept all the same, or that is
     not run, is a failure: the list stays true."""
 
+    survives: ClassVar[Survives] = "power"
+    """What an acknowledged save survives: ``"power"``, the loss of it, or only the end of the
+    ``"process"``."""
+
+    exhaustive: ClassVar[bool] = False
+    """Every byte and every state: for the night."""
+
     _kind: ClassVar[str]
     _levels: ClassVar[Collection[Level]]
 
@@ -43,11 +50,13 @@ class _Contract:
         if metafunc.function.__name__ == "test_contract":
             metafunc.parametrize("check", [self._item(check) for check in self._checks()])
 
-    def test_contract(self, check: Check) -> None:
+    def test_contract(self, check: Check, request: pytest.FixtureRequest) -> None:
         """The promise of *check*, put to the test."""
         __tracebackhide__ = True
+        terms = Terms(self.survives, self.exhaustive)
         try:
-            asyncio.run(perform(check, self._chosen_factory()))
+            counts = asyncio.run(perform(check, self._chosen_factory(), terms=terms))
+            request.node.user_properties += counts.items()
         except NotApplicable as reason:
             pytest.skip(str(reason))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +34,8 @@ class Outcome:
     seconds: float = 0
     where: str = ""
     """Where in the author's code it went wrong, if an exception says so."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How much was tried, by the checks that count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,14 @@ class Report:
     def count(self, level: Level) -> str:
         """Of the checks of *level* that were made, how many were kept."""
         return f"{len(self.of(level, 'kept'))}/{len(self.of(level, 'kept', 'broken'))}"
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How much was tried, in all checks together."""
+        total: Counter[str] = Counter()
+        for outcome in self.outcomes:
+            total.update(outcome.counts)
+        return dict(total)
 
     def _unclaimed(self, level: Level) -> str:
         if level in self.not_offered:

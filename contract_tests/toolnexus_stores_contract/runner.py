@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol, Self, final
 
 from .factory import NotAStore, is_theirs, place_at, resolve
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import FrameType
 
-    from .check import Check
+    from .check import Check, Terms
     from .factory import Factory
 
 __all__ = ["Runner", "runner_of"]
@@ -56,9 +57,11 @@ class Runner(Protocol):
         ...
 
 
-def runner_of(kind: str, factory: Factory) -> Runner:
+def runner_of(kind: str, factory: Factory, terms: Terms) -> Runner:
     """A process for a factory that has a name; threads for one that is only in this process."""
-    return _InProcess(kind, factory) if isinstance(factory, str) else _InThread(kind, factory)
+    if isinstance(factory, str):
+        return _InProcess(kind, factory, terms)
+    return _InThread(kind, factory, terms)
 
 
 class _Gone(Exception):
@@ -69,8 +72,8 @@ class _Gone(Exception):
 class _InProcess:
     """Checks in a worker process, which is replaced if it is lost."""
 
-    def __init__(self, kind: str, factory: str) -> None:
-        self._subject = {"kind": kind, "factory": factory}
+    def __init__(self, kind: str, factory: str, terms: Terms) -> None:
+        self._subject = {"kind": kind, "factory": factory, "terms": asdict(terms)}
         self._process: asyncio.subprocess.Process | None = None
         self.notes: list[str] = []
 
@@ -102,7 +105,8 @@ class _InProcess:
         except _Gone as gone:
             return Outcome(check, "broken", str(gone), time.perf_counter() - began, self._place())
         seconds = time.perf_counter() - began
-        return Outcome(check, answer["result"], answer["seen"], seconds, answer["where"])
+        seen, where, counts = answer["seen"], answer["where"], answer["counts"]
+        return Outcome(check, answer["result"], seen, seconds, where, counts)
 
     async def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
         process = self._process or await self._started()
@@ -193,8 +197,9 @@ def _ending(code: int) -> str:
 class _InThread:
     """Each check in an event loop and a thread of its own, which is abandoned if it is blocked."""
 
-    def __init__(self, kind: str, factory: Callable[[], Any]) -> None:
+    def __init__(self, kind: str, factory: Callable[[], Any], terms: Terms) -> None:
         self._kind = kind
+        self._terms = terms
         self._factory = factory
         self.notes: list[str] = []
 
@@ -219,7 +224,8 @@ class _InThread:
         """See `Runner`."""
         began = time.perf_counter()
         try:
-            outcome: Outcome = await self._done(attempt(check, self._factory, limit=limit), limit)
+            work = attempt(check, self._factory, limit=limit, terms=self._terms)
+            outcome: Outcome = await self._done(work, limit)
         except _Gone as gone:
             return Outcome(check, "broken", str(gone), time.perf_counter() - began, self._place)
         return outcome

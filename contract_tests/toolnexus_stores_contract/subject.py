@@ -6,7 +6,7 @@ import secrets
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, final
 
-from .check import METHODS, NotApplicable, Violation
+from .check import METHODS, NotApplicable, Terms, Violation
 from .factory import Factory, NotAStore, described, enter, passwords_of, resolve
 from .process import Process
 
@@ -30,6 +30,12 @@ class SubjectBase:
 
     def __init__(self, factory: Factory) -> None:
         self._factory = factory
+        self.terms = Terms()
+        """What is said of all checks at once."""
+
+        self.counts: dict[str, int] = {}
+        """How much was tried, for the report."""
+
         self._make = resolve(factory, kind=self.kind)
         self._open = AsyncExitStack()
         self._tag = secrets.token_hex(6)
@@ -64,16 +70,25 @@ class SubjectBase:
         self._count += 1
         return f"contract-{self._tag}-{self._count}"
 
+    def count(self, what: str, number: int = 1) -> None:
+        """Note how much of *what* was tried."""
+        self.counts[what] = self.counts.get(what, 0) + number
+
+    @property
+    def name(self) -> str:
+        """The factory's name, for other processes. Raises `NotApplicable` if it has none."""
+        if not isinstance(self._factory, str):
+            raise NotApplicable(
+                "another process can open the storage only if the factory is named as a string"
+            )
+        return self._factory
+
     @asynccontextmanager
     async def process(
         self, program: Program, *arguments: object, end: End = "close"
     ) -> AsyncIterator[Process]:
         """A new process that opens the storage too, and is to run *program* on it."""
-        if not isinstance(self._factory, str):
-            raise NotApplicable(
-                "another process can open the storage only if the factory is named as a string"
-            )
-        async with Process(self.kind, self._factory, program, arguments, end) as process:
+        async with Process(self.kind, self.name, program, arguments, end) as process:
             yield process
 
     async def elsewhere(self, program: Program, *arguments: object, end: End = "close") -> Any:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
-from .check import METHODS
+from .check import METHODS, Terms
 from .factory import NotAStore, shown_factory, without_passwords
 from .plan import planned
 from .report import Report
+from .run import seconds_of
 from .runner import runner_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from .check import Check, Level
+    from .check import Check, Level, Survives
     from .factory import Factory
     from .plan import Plan
     from .report import Outcome
@@ -46,6 +47,8 @@ async def check_store(  # noqa: PLR0913 - each is for the author to say, by name
     select: Collection[str] | None = None,
     expected_failures: Mapping[str, str] | None = None,
     limit: float | None = None,
+    survives: Survives = "power",
+    exhaustive: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Report:
     """Put the store that *factory* opens to the test, and report.
@@ -59,6 +62,8 @@ async def check_store(  # noqa: PLR0913 - each is for the author to say, by name
     out, and what is found is noted. *levels* and *select* (ids, or parts of them) narrow down what
     is tested; without *claims*, what they name is claimed. *expected_failures* says for each check
     id why that promise is broken on purpose. *limit* replaces each check's own number of seconds.
+    *survives* says what an acknowledged save survives: ``"power"``, the loss of it, or only the end
+    of the ``"process"``. *exhaustive* is for the night: every byte and every state, for hours.
 
     Raises `NotAStore` if there is nothing to be tested, `BadPlan` if no such check exists.
     """
@@ -69,7 +74,9 @@ async def check_store(  # noqa: PLR0913 - each is for the author to say, by name
         select=select,
         expected_failures=expected_failures,
     )
-    return await _Run("store", factory, plan, limit, on_progress).report()
+    return await _Run(
+        "store", factory, plan, Terms(survives, exhaustive), limit, on_progress
+    ).report()
 
 
 async def check_driver(
@@ -85,24 +92,26 @@ async def check_driver(
     A URL means the driver that `open_store` would use for it.
     """
     plan = planned("driver", select=select, expected_failures=expected_failures)
-    return await _Run("driver", factory, plan, limit, on_progress).report()
+    return await _Run("driver", factory, plan, Terms(), limit, on_progress).report()
 
 
 @final
 class _Run:
     """One run of a plan."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - private, called twice
         self,
         kind: str,
         factory: Factory,
         plan: Plan,
+        terms: Terms,
         limit: float | None,
         on_progress: Callable[[Progress], None] | None,
     ) -> None:
         self._kind = kind
         self._factory = factory
         self._plan = plan
+        self._terms = terms
         self._limit = limit
         self._on_progress = on_progress or (lambda _: None)
         self._outcomes: list[Outcome] = []
@@ -112,7 +121,7 @@ class _Run:
     async def report(self) -> Report:
         """Make the checks of the plan, as long as it makes sense."""
         stopped = ""
-        async with runner_of(self._kind, self._factory) as runner:
+        async with runner_of(self._kind, self._factory, self._terms) as runner:
             methods = await self._methods(runner)
             for number, check in enumerate(self._plan.checks, 1):
                 if self._hangs == _HANGS:
@@ -151,7 +160,7 @@ class _Run:
     async def _make(self, runner: Runner, check: Check, number: int) -> None:
         total = len(self._plan.checks)
         self._on_progress(Progress(check, number, total, None))
-        limit = self._limit or check.timeout
+        limit = self._limit or seconds_of(check, self._terms)
         outcome = await runner.attempt(check, limit)
         outcome = replace(outcome, seen=without_passwords(outcome.seen, self._factory))
         self._on_progress(Progress(check, number, total, outcome))

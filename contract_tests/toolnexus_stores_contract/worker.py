@@ -15,6 +15,7 @@ import sys
 import threading
 from typing import Any
 
+from .check import Terms
 from .elsewhere import answers_apart, subject_of
 from .factory import NotAStore, described
 from .plan import named
@@ -57,15 +58,21 @@ async def _require_an_answer(opened: Any, id: str) -> None:
             raise NotAStore(f"the store does not work: {getting}; {saving}") from saving
 
 
-async def _answer(kind: str, factory: str, request: dict[str, Any]) -> dict[str, Any]:
+async def _answer(subject: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    kind, factory, terms = subject["kind"], subject["factory"], Terms(**subject["terms"])
     limit = request["limit"]
     if "check" not in request:
         try:
             return {"methods": await probe(kind, factory, limit)}
         except NotAStore as error:
             return {"not_a_store": str(error)}
-    outcome = await attempt(named(request["check"], kind), factory, limit=limit)
-    return {"result": outcome.result, "seen": outcome.seen, "where": outcome.where}
+    outcome = await attempt(named(request["check"], kind), factory, limit=limit, terms=terms)
+    return {
+        "result": outcome.result,
+        "seen": outcome.seen,
+        "where": outcome.where,
+        "counts": dict(outcome.counts),
+    }
 
 
 def main() -> None:
@@ -76,7 +83,7 @@ def main() -> None:
         request = json.loads(line)
         # Python's own watchdog: it works whatever the main thread does, and says what that was.
         faulthandler.dump_traceback_later(request["limit"] + LATE, exit=True)
-        answer = asyncio.run(_answer(subject["kind"], subject["factory"], request))
+        answer = asyncio.run(_answer(subject, request))
         faulthandler.cancel_dump_traceback_later()
         print(json.dumps(answer), file=answers, flush=True)
     others = {*threading.enumerate()} - {threading.main_thread()}

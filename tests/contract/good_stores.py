@@ -78,6 +78,15 @@ class DirectoryStore:
                 stream.flush()
                 os.fsync(stream.fileno())
             staged.replace(file)
+            self.sync_directory()
+
+    def sync_directory(self) -> None:
+        for place in (self.root, self.root.parent):  # the root may be new too
+            directory = os.open(place, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
 
     async def ids(self) -> AsyncIterator[str]:
         for file in [

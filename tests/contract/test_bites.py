@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from toolnexus_stores_contract import Check, Violation, all_checks, perform, process
 
+from .faults.stores import CAUGHT_BY
+from .faults.wired import CAUGHT_ON_THE_WIRE
 from .good_stores import DirectoryStore, KeepingStore, TextStore
 from .mutants import MUTANTS, Mutant, named
 
@@ -50,6 +52,7 @@ def test_a_good_store_passes(check: Check, good: type, tmp_path: Path) -> None:
 
 def test_every_check_catches_a_mutant() -> None:
     caught = {id for mutant in MUTANTS for id in mutant.caught_by}
+    caught = caught.union(*CAUGHT_BY.values(), *CAUGHT_ON_THE_WIRE.values())  # in faults/
     assert caught - BY_ID.keys() == set()
     assert BY_ID.keys() - caught == set()
 

@@ -13,6 +13,7 @@ from . import (
     cancellation,
     concurrency,
     copies,
+    crashes,
     durability,
     fidelity,
     ids,
@@ -22,6 +23,7 @@ from . import (
     replacement,
     sequences,
     snapshots,
+    wires,
 )
 
 __all__ = ["CHECKS"]
@@ -38,6 +40,8 @@ _MODULES = (
     concurrency,
     cancellation,
     durability,
+    crashes,
+    wires,
     snapshots,
     management,
 )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from toolnexus_stores_contract.check import Violation, check
+from toolnexus_stores_contract.faults.cancel import CancelledAt
 from toolnexus_stores_contract.values import require_one_of, require_same, transcript
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _TOTAL = 60
 _LONG = 400
 _CHARACTERS = 1_500
+_MOST_AWAITS = 200
 
 
 async def _steps(count: int) -> None:
@@ -107,3 +110,44 @@ async def cancelled_for_good(subject: Subject) -> None:
         require_same(await store.get(id), short, "get right after the later save")
         await asyncio.sleep(2 * seconds)  # time enough for the cancelled one to land
         require_same(await store.get(id), short, "get some time after the later save")
+
+
+@check(
+    "concurrent",
+    "A save may be cancelled at each of its awaits: old or new is there, and the next save works.",
+)
+async def cancelled_at_each_await(subject: Subject) -> None:
+    """Between BEGIN and COMMIT, a cancelled task leaves the transaction open, and everybody else
+    waits for its lock. Timing finds that rarely: there are few awaits, and each is tried.
+    """
+    store, other = await subject.open(), await subject.open()
+    id = subject.new_id()
+    await store.save(id, transcript("first", 1))
+    readers = [store, other] if await other.get(id) is not None else [store]  # or one in memory
+    for number in range(_MOST_AWAITS):
+        old, new, final = (transcript(f"{name} {number}", 5) for name in ("old", "new", "final"))
+        await store.save(id, old)
+        saving = CancelledAt(store.save(id, new), number)
+        await _outcome(saving)
+        for reader in readers:
+            require_one_of(
+                await reader.get(id), old, new, when=f"get, cancelled at await {number},"
+            )
+        await store.save(id, final)
+        for reader in readers:
+            require_same(await reader.get(id), final, f"get, after a cancellation at {number},")
+        subject.count("awaits cancelled")
+        if saving.suspensions <= number:
+            return
+
+
+async def _outcome(saving: CancelledAt[None]) -> None:
+    """Wait for it in a task of its own, for that one is cancelled."""
+
+    async def wait() -> None:
+        with suppress(Violation):  # it may say that it failed
+            await saving
+
+    task = asyncio.create_task(wait())
+    with suppress(asyncio.CancelledError):
+        await task

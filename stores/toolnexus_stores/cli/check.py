@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import contextmanager
 from pathlib import Path  # noqa: TC003 - typer reads it
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
 from rich.console import Console
@@ -13,10 +13,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 from toolnexus_stores_contract import (
     BadPlan,
+    NotApplicable,
     NotAStore,
+    Violation,
     check_driver,
     check_store,
 )
+from toolnexus_stores_contract.factory import without_passwords
+from toolnexus_stores_contract.faults import replay as replay_fault
 from toolnexus_stores_contract.formats import (
     explained,
     listed,
@@ -26,7 +30,7 @@ from toolnexus_stores_contract.formats import (
     to_text,
 )
 from toolnexus_stores_contract.plan import named, planned
-from toolnexus_stores_contract.report import UNTESTABLE
+from toolnexus_stores_contract.report import BROKEN, INCOMPLETE, UNTESTABLE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -54,9 +58,9 @@ def check(  # noqa: PLR0913 - the options of the command
     claim: Annotated[
         list[str] | None,
         typer.Option(
-            help="A level that the store claims: concurrent, durable, snapshots, management; core "
-            "always. Several times, or separated by commas. What is not claimed is tried out and "
-            "noted.",
+            help="A level that the store claims: concurrent, durable, atomic, snapshots, "
+            "management; core always. Several times, or separated by commas. What is not claimed "
+            "is tried out and noted.",
             show_default=False,
         ),
     ] = None,
@@ -85,6 +89,22 @@ def check(  # noqa: PLR0913 - the options of the command
         float | None,
         typer.Option(
             min=0.1, help="Seconds for each check, instead of the check's own.", show_default=False
+        ),
+    ] = None,
+    survives: Annotated[
+        Literal["power", "process"],
+        typer.Option(help="What an acknowledged save survives: a power loss, or a kill only."),
+    ] = "power",
+    exhaustive: Annotated[
+        bool,
+        typer.Option("--exhaustive", help="Every byte and every state of the faults: for hours."),
+    ] = False,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOKEN",
+            help="Repeat the one fault that a broken promise names, and nothing else.",
+            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
@@ -120,6 +140,9 @@ def check(  # noqa: PLR0913 - the options of the command
             return
         if not store:
             _fail("name a store: its URL, or module:factory")
+        if replay is not None:
+            _replay(store, replay, survives)
+            return
         report = _report(
             store,
             driver=driver,
@@ -128,6 +151,8 @@ def check(  # noqa: PLR0913 - the options of the command
             select=select,
             expected_failures=_reasons(expect),
             limit=timeout,
+            survives=survives,
+            exhaustive=exhaustive,
         )
     except (BadPlan, NotAStore) as error:
         _fail(str(error))
@@ -142,12 +167,28 @@ def check(  # noqa: PLR0913 - the options of the command
     raise typer.Exit(report.exit_code)
 
 
+def _replay(store: str, token: str, survives: Literal["power", "process"]) -> None:
+    """Repeat one fault; the exit status is that of a report."""
+    try:
+        asyncio.run(replay_fault(store, token, survives=survives))
+    except Violation as violation:
+        _print(without_passwords(f"BROKEN {violation.seen}", store))
+        raise typer.Exit(BROKEN) from None
+    except NotApplicable as reason:
+        _print(without_passwords(f"Not tested: {reason}", store))
+        raise typer.Exit(INCOMPLETE) from None
+    except ValueError:
+        _fail(f"not the token of a fault: {token}")
+    _print("The promise is kept under this fault.")
+
+
 def _report(store: str, *, driver: bool, claims: list[str] | None, **options: Any) -> Report:
     """Run the suite, and show how far it is."""
     with _shown_progress() as on_progress:
         run: Coroutine[Any, Any, Report]
         if driver:
-            options.pop("levels")
+            for of_stores in ("levels", "survives", "exhaustive"):
+                options.pop(of_stores)
             run = check_driver(store, on_progress=on_progress, **options)
         else:
             run = check_store(store, claims=claims, on_progress=on_progress, **options)

@@ -109,7 +109,19 @@ def _client(options: S3Options) -> Any:
         s3={"addressing_style": options.addressing_style},
     )
     account = boto3.Session(profile_name=options.profile, region_name=options.region)
-    return account.client("s3", endpoint_url=options.endpoint_url, config=config)
+    client = account.client("s3", endpoint_url=options.endpoint_url, config=config)
+    client.meta.events.register("before-send.s3.PutObject", _expect_nothing)
+    return client
+
+
+def _expect_nothing(request: Any, **_: object) -> None:
+    """Send the body at once, without waiting for ``100 Continue``.
+
+    A connection that ends inside that answer sends botocore into a loop that never ends, on a
+    thread that nothing stops (1.44: `AWSConnection._consume_headers` reads on at the end of the
+    stream). A refused body costs less than a round trip on each save.
+    """
+    request.headers.pop("Expect", None)  # no part of what is signed
 
 
 @final

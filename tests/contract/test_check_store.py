@@ -137,7 +137,7 @@ def test_an_expected_failure_that_is_not_asked_for_is_not_missed() -> None:
             {"levels": ["durabel"]},
             "no such level: durabel (did you mean durable?); there are",
         ),
-        ({"claims": ["atomic2"]}, "no such level: atomic2; there are core, concurrent"),
+        ({"claims": ["quick"]}, "no such level: quick; there are core, concurrent"),
         ({"claims": ["durable"], "levels": ["core"]}, "durable is claimed, and left out"),
         ({"expected_failures": {"core.shrunk": "x"}}, "no such check: core.shrunk"),
         ({"expected_failures": {"durable.killed": "x"}}, "not of a level that is claimed"),
@@ -342,6 +342,7 @@ def test_as_json() -> None:
         "where": "mine.py:3, in get",
         "again": "toolnexus-stores check 'mine:open it' -k core.shrinks",
         "seconds": 1.25,
+        "counts": {},
     }
 
 

@@ -75,7 +75,7 @@ def test_what_is_not_claimed_is_tried_out_and_noted() -> None:
     assert report.not_offered["management"] == "the store has no ids()"
     assert report.not_offered["durable"].startswith("durable.reopened: get gave None")
     assert [note.partition(" is ")[0] for note in report.notes] == ["concurrent"]
-    assert "core 58/58 · not claimed: concurrent (10/10 kept), durable, management" in to_text(
+    assert "core 58/58 · not claimed: concurrent (11/11 kept), durable, management" in to_text(
         report
     )
 

@@ -172,9 +172,9 @@ class _Run:
 
     def _abilities(self) -> list[str]:
         """What works and is not claimed."""
-        made = {outcome.check.level for outcome in self._outcomes} - {*self._plan.claims}
+        kept = {o.check.level for o in self._outcomes if o.result == "kept"} - {*self._plan.claims}
         broken = {o.check.level for o in self._outcomes if o.result == "broken"}
         return [
             f"{level} is kept too, and not claimed: if it is meant to be, claim it"
-            for level in sorted(made - broken)
+            for level in sorted(kept - broken)
         ]

@@ -79,7 +79,7 @@ def test_what_is_not_claimed_is_tried_out_and_noted() -> None:
     assert report.not_offered["management"] == "the store has no ids()"
     assert report.not_offered["durable"].startswith("durable.reopened: get gave None")
     assert [note.partition(" is ")[0] for note in report.notes] == ["concurrent"]
-    assert "core 58/58 · not claimed: concurrent (10/10 kept), durable, snapshots, management" in (
+    assert "core 58/58 · not claimed: concurrent (11/11 kept), durable, snapshots, management" in (
         to_text(report)
     )
 
@@ -141,7 +141,7 @@ def test_an_expected_failure_that_is_not_asked_for_is_not_missed() -> None:
             {"levels": ["durabel"]},
             "no such level: durabel (did you mean durable?); there are",
         ),
-        ({"claims": ["atomic2"]}, "no such level: atomic2; there are core, concurrent"),
+        ({"claims": ["quick"]}, "no such level: quick; there are core, concurrent"),
         ({"claims": ["durable"], "levels": ["core"]}, "durable is claimed, and left out"),
         ({"expected_failures": {"core.shrunk": "x"}}, "no such check: core.shrunk"),
         ({"expected_failures": {"durable.killed": "x"}}, "not of a level that is claimed"),
@@ -346,6 +346,7 @@ def test_as_json() -> None:
         "where": "mine.py:3, in get",
         "again": "toolnexus-stores check 'mine:open it' -k core.shrinks",
         "seconds": 1.25,
+        "counts": {},
     }
 
 

@@ -15,6 +15,8 @@ from typer.testing import CliRunner
 
 from tests.conftest import url_below
 
+from .faults import stores
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -46,6 +48,27 @@ def test_a_violation_says_what_was_promised_what_was_seen_and_how_to_see_it_agai
     )
     again = result.stdout.partition("again     toolnexus-stores check ")[2].splitlines()[0]
     assert run(*again.split()).stdout == result.stdout
+
+
+def test_a_fault_is_repeated_by_its_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(stores.PLACE, str(tmp_path))
+    broken, good = (f"{stores.__name__}:{name}" for name in ("NotSynced", "ReplacedFile"))
+    result = run(broken, "-k", "atomic.power_loss")
+    token = result.stdout.partition("replay: ")[2].split()[0]
+    assert (result.exit_code, token.partition(":")[0]) == (1, "crashstates")
+    again = run(broken, "--replay", token)
+    assert (again.exit_code, token in again.stdout) == (1, True)
+    assert run(good, "--replay", "syscalls:replace:#2:kill").exit_code == 0
+    assert run(good, "--replay", "wire:save:out:8:rst").exit_code == 3
+    assert run(good, "--replay", "nonsense").exit_code == 2
+
+
+def test_how_much_was_tried_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(stores.PLACE, str(tmp_path))
+    result = run(f"{stores.__name__}:ReplacedFile", "-k", "killed_at_any_call", "--json")
+    counts = json.loads(result.stdout)["counts"]
+    assert result.exit_code == 0
+    assert min(counts["system calls"], counts["calls hit"]) > 0
 
 
 def test_claims_and_expected_failures() -> None:

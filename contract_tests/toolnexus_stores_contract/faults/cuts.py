@@ -78,13 +78,20 @@ async def _sweep(
 ) -> None:
     cuts = list(_cuts(await measure(), exhaustive=subject.terms.exhaustive))
     deadline = time.monotonic() + (_PATIENCE * len(cuts) if subject.terms.exhaustive else _SECONDS)
-    fired = 0
+    made = fired = 0
     for cut in cuts:
         await _accused(what, cut, attempt)
+        made += 1
         fired += wire.proxy.fired or wire.fired
         if time.monotonic() > deadline:
             break
     subject.count(f"cuts in a {what}", fired)
+    for reason, number in (
+        ("did not come about", made - fired),
+        ("no time was left for", len(cuts) - made),
+    ):
+        if number:  # said in the report: what was not made is not passed
+            subject.count(f"cuts in a {what} that {reason}", number)
     if not fired:
         raise NotApplicable("inconclusive: no byte passed the proxy")
 
@@ -162,16 +169,25 @@ class _Wire:
                 )
 
     async def size_of_a_save(self) -> dict[Any, int]:
-        """Bytes that pass in a save, by direction."""
-        self.proxy.arm()
-        await self.insist(self.save("new"))
+        """Bytes that pass in a save, by direction.
+
+        In the second: a connection's first one may prepare statements, and each cut meets one on
+        which a save was made before.
+        """
+        for name in ("first", "new"):
+            self._count += 1
+            await self.insist(self.save("old"))
+            self.proxy.arm()
+            await self.insist(self.save(name))
         return dict(self.proxy.passed)
 
     async def size_of_a_get(self) -> dict[Any, int]:
-        """Bytes that pass in a get of what somebody else saved."""
-        await self._direct.save(self._id, self.value("other"))
-        self.proxy.arm()
-        await self.insist(self.get)
+        """Bytes that pass in a get of what somebody else saved; in the second, as above."""
+        for _ in range(2):
+            self._count += 1
+            await self._direct.save(self._id, self.value("other"))
+            self.proxy.arm()
+            await self.insist(self.get)
         return dict(self.proxy.passed)
 
     async def cut_save(self, cut: Cut) -> None:

@@ -17,8 +17,8 @@ up: ## The servers of the tests in containers, healthy when this returns
 down: ## Remove them and their data
 	$(COMPOSE) down --volumes
 
-test-compose: export TOOLNEXUS_TEST_POSTGRES_URL = postgresql://toolnexus:toolnexus@127.0.0.1:15432/toolnexus
-test-compose: export TOOLNEXUS_TEST_REDIS_URL = redis://:toolnexus@127.0.0.1:16379/0
+test-compose: export TOOLNEXUS_TEST_POSTGRES_URL = postgresql://toolnexus:not-a-secret@127.0.0.1:15432/toolnexus
+test-compose: export TOOLNEXUS_TEST_REDIS_URL = redis://:not-a-secret@127.0.0.1:16379/0
 test-compose: export TOOLNEXUS_TEST_S3_URL = s3://toolnexus/tests?endpoint_url=http://127.0.0.1:18333&region=us-east-1&addressing_style=path
 test-compose: export AWS_ACCESS_KEY_ID = toolnexus
 test-compose: export AWS_SECRET_ACCESS_KEY = toolnexus-secret

@@ -288,9 +288,9 @@ async def test_settings_that_lose_conversations_are_named(
     assert (advice in caplog.text) if advice else not caplog.text
 
 
-async def test_over_a_unix_socket(fresh_redis: RedisServer, opened: Opened) -> None:
-    password = urlsplit(fresh_redis.url).password
-    store = opened(f"unix://:{password}@{fresh_redis.socket}?db=0")
+async def test_over_a_unix_socket(redis_here: RedisServer, opened: Opened) -> None:
+    password = urlsplit(redis_here.url).password
+    store = opened(f"unix://:{password}@{redis_here.socket}?db=0")
     await store.save("a", turns(3))
     assert await store.get("a") == turns(3)
 

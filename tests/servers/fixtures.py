@@ -93,6 +93,12 @@ def fresh_redis(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
 
 
 @pytest.fixture
+def redis_here(pytestconfig: pytest.Config) -> Iterator[RedisServer]:
+    """A Redis of the test's own and in no container, so that its socket is on this machine."""
+    yield from served(pytestconfig, "redis", lambda: start_redis(("binary", "wheel")))
+
+
+@pytest.fixture
 def fresh_s3(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """An S3 server of the test's own; the AWS variables hold its keys during the test."""
     for server in served(pytestconfig, "s3", lambda: start_s3(OURS)):

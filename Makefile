@@ -2,6 +2,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 COMPOSE ?= docker compose
+WORKERS ?= 2
+PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: demo test test-compose up down check lint types bench matrix clean
 
@@ -9,7 +11,7 @@ demo: $(VENV)/installed ## An agent's conversation survives a kill; worth watchi
 	$(RUN) examples/demo.py
 
 test: $(VENV)/installed ## Every test, as CI runs it
-	$(RUN) -m pytest $(PYTEST_ARGS)
+	$(PYTEST)
 
 up: ## The servers of the tests in containers, healthy when this returns
 	$(COMPOSE) up --detach --wait
@@ -23,7 +25,7 @@ test-compose: export TOOLNEXUS_TEST_S3_URL = s3://toolnexus/tests?endpoint_url=h
 test-compose: export AWS_ACCESS_KEY_ID = toolnexus
 test-compose: export AWS_SECRET_ACCESS_KEY = toolnexus-secret
 test-compose: $(VENV)/installed ## Every test, against the servers that `make up` started
-	$(RUN) -m pytest $(PYTEST_ARGS)
+	$(PYTEST)
 
 check: lint types ## What a change must pass beside the tests
 

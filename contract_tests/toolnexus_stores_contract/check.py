@@ -26,6 +26,7 @@ __all__ = [
     "Level",
     "Need",
     "NotApplicable",
+    "Storage",
     "Survives",
     "Terms",
     "Violation",
@@ -51,6 +52,10 @@ Survives = Literal["power", "process"]
 
 Need = Literal["name", "snapshots", "restore", "ids", "delete", "close"]
 """``name``: another process can call the factory, as it is named by a string. Else a method."""
+
+Storage = Literal["files", "server"]
+"""Where a store keeps its conversations: in files that its own process writes, or with a server
+that its factory's name holds the URL of."""
 
 METHODS: Mapping[Level, tuple[Need, ...]] = {
     "snapshots": ("snapshots", "restore"),
@@ -90,6 +95,9 @@ class Check:
     needs: tuple[Need, ...] = ()
     """What must be there to make the check at all, beside ``get`` and ``save``."""
 
+    storage: Storage | None = None
+    """The only kind of storage that the check can be made on, if it is not every kind."""
+
     @property
     def why(self) -> str:
         """What goes wrong in the field without the promise."""
@@ -102,12 +110,17 @@ class Check:
 
 
 def check(
-    level: Level, promise: str, *, timeout: float = 30, needs: tuple[Need, ...] = ()
+    level: Level,
+    promise: str,
+    *,
+    timeout: float = 30,
+    needs: tuple[Need, ...] = (),
+    storage: Storage | None = None,
 ) -> Callable[[Body], Check]:
     """Make a `Check` of an async function; its name is the function's, its reason the docstring."""
 
     def made(body: Body) -> Check:
-        return Check(f"{level}.{body.__name__}", promise, level, body, timeout, needs)
+        return Check(f"{level}.{body.__name__}", promise, level, body, timeout, needs, storage)
 
     return made
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 
-from .check import DRIVER_LEVELS, LEVELS, Check, Level, NotApplicable, Survives, Terms, Violation
+from .check import (
+    DRIVER_LEVELS,
+    LEVELS,
+    Check,
+    Level,
+    NotApplicable,
+    Storage,
+    Survives,
+    Terms,
+    Violation,
+)
 from .plan import all_of
 from .run import perform
 
@@ -35,12 +45,20 @@ class _Contract:
     """Check id -> why that promise is broken on purpose. One that is kept all the same, or that is
     not run, is a failure: the list stays true."""
 
+    left_out: ClassVar[Mapping[str, str]] = {}
+    """Check id -> why no item is made of it."""
+
     survives: ClassVar[Survives] = "power"
     """What an acknowledged save survives: ``"power"``, the loss of it, or only the end of the
     ``"process"``."""
 
     exhaustive: ClassVar[bool] = False
     """Every byte and every state: for the night."""
+
+    storage: ClassVar[Storage | None] = None
+    """Where the store keeps its conversations, ``"files"`` or ``"server"``, if that is known before
+    there is a factory: then no item is made of a check for the other kind. Without it such an item
+    is skipped, with the reason."""
 
     _kind: ClassVar[str]
     _levels: ClassVar[Collection[Level]]
@@ -61,8 +79,11 @@ class _Contract:
             pytest.skip(str(reason))
 
     def test_expected_failures_and_claims_are_known(self) -> None:
-        """Every entry of `expected_failures` is a check that runs; every claim is a level."""
+        """Every expected failure is a check that runs, every claim a level, what is left out a check."""
         __tracebackhide__ = True
+        absent = sorted(self.left_out.keys() - {check.id for check in all_of(self._kind)})
+        if absent:
+            pytest.fail(f"left_out: no such check: {', '.join(absent)}", pytrace=False)
         unknown = sorted({*self._claimed()} - {*self._levels})
         if unknown:
             pytest.fail(f"claims: no such level: {', '.join(unknown)}", pytrace=False)
@@ -75,7 +96,13 @@ class _Contract:
 
     def _checks(self) -> list[Check]:
         claimed = self._claimed()
-        return [check for check in all_of(self._kind) if check.level in claimed]
+        return [
+            check
+            for check in all_of(self._kind)
+            if check.level in claimed
+            and check.id not in self.left_out
+            and (not self.storage or check.storage in {None, self.storage})
+        ]
 
     def _item(self, check: Check) -> object:
         reason = self.expected_failures.get(check.id)

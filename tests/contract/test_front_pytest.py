@@ -167,6 +167,25 @@ def test_an_unknown_claim_is_a_failure(run: Run) -> None:
     result.stdout.fnmatch_lines(["*no such level: durabel"])
 
 
+def test_what_is_left_out_is_a_check(run: Run) -> None:
+    left_out = dict.fromkeys((*SOME, "core.shrunk"), "of no use here")
+    only = ("-k", "core.saved or are_known")
+    result = run("factory = 'mystore:plain'", f"left_out = {left_out}", options=only)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*left_out: no such check: core.shrunk"])
+
+
+@pytest.mark.parametrize("storage", ["files", "server"])
+def test_no_item_for_a_storage_that_is_another(run: Run, storage: str) -> None:
+    claims = "claims = ('core', 'atomic')"
+    result = run(
+        "factory = 'mystore:plain'", claims, f"storage = {storage!r}", options=("--collect-only",)
+    )
+    for check in all_checks():
+        found = f"test_mine.py::TestMine::test_contract[{check.id}]" in result.outlines
+        assert found == (check.level in {"core", "atomic"} and check.storage in {None, storage})
+
+
 NO_FACTORIES = {
     "pass": "Test0 names no factory",
     "factory = 'mystore.plain'": "*a factory is named 'package.module:factory'*",

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import pytest
-from toolnexus import InMemoryConversationStore
-from toolnexus_stores import Store, open_store
 from toolnexus_stores_contract import LEVELS, DriverContract, StoreContract
 
 from tests.conftest import url_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+# An experiment with every system call of a save takes long where others want the processor too.
+pytestmark = pytest.mark.timeout(240)
 
 
 class TestMemory(StoreContract):
@@ -30,7 +32,7 @@ class _Durable(StoreContract):
     claims = tuple(level for level in LEVELS if level != "snapshots")
 
     @pytest.fixture(autouse=True)
-    def storage(self, request: pytest.FixtureRequest) -> None:
+    def fresh(self, request: pytest.FixtureRequest) -> None:
         self.factory = url_of(self.backend, request)
 
 
@@ -41,68 +43,83 @@ class _Keeping(StoreContract):
     claims = tuple(level for level in LEVELS if level != "atomic")
 
     @pytest.fixture(autouse=True)
-    def storage(self, request: pytest.FixtureRequest) -> None:
+    def fresh(self, request: pytest.FixtureRequest) -> None:
         url = url_of(self.backend, request)
         self.factory = f"{url}{'&' if '?' in url else '?'}snapshots=20"
 
 
 class TestFile(_Durable):
     backend = "file"
+    storage = "files"
 
 
 class TestFileWithSnapshots(_Keeping):
     backend = "file"
+    storage = "files"
 
 
 class TestSqlite(_Durable):
     backend = "sqlite"
+    storage = "files"
 
 
 class TestSqliteWithSnapshots(_Keeping):
     backend = "sqlite"
+    storage = "files"
 
 
 class TestPostgres(_Durable):
     backend = "postgres"
+    storage = "server"
 
 
 class TestPostgresWithSnapshots(_Keeping):
     backend = "postgres"
+    storage = "server"
 
 
 class TestRedis(_Durable):
     backend = "redis"
+    storage = "server"
 
 
 class TestRedisWithSnapshots(_Keeping):
     backend = "redis"
+    storage = "server"
 
 
+# An answer that is cut in its head has a body that botocore never reads: the garbage collector
+# closes that connection, and says so.
+@pytest.mark.filterwarnings(
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"
+)
 class TestS3(_Durable):
     backend = "s3"
+    storage = "server"
 
 
 class TestS3WithSnapshots(_Keeping):
     backend = "s3"
+    storage = "server"
 
 
 class TestScopedSqlite(StoreContract):
     claims = ("core", "concurrent")
 
     @pytest.fixture(autouse=True)
-    def storage(self, request: pytest.FixtureRequest) -> None:
-        self.url = url_of("sqlite", request)
-
-    def factory(self) -> Store:
-        return open_store(self.url, scope="user-42")
+    def fresh(self, request: pytest.FixtureRequest) -> None:
+        self.factory = f"{url_of('sqlite', request)}?scope=user-42"
 
 
 _SHALLOW = "toolnexus 0.21 copies the list, not the messages in it"
 _AS_IT_IS = "toolnexus 0.21 keeps whatever object it is given, JSON or not"
 
 
+_REFUSES_NOTHING = "it refuses nothing, see core.content_that_is_not_json"
+
+
 class TestTheRuntimesOwnStore(StoreContract):
-    factory = InMemoryConversationStore
+    factory = "toolnexus:InMemoryConversationStore"
     claims = ("core", "concurrent")
     expected_failures: ClassVar[Mapping[str, str]] = {
         "core.saved_messages": _SHALLOW,
@@ -113,13 +130,19 @@ class TestTheRuntimesOwnStore(StoreContract):
         "core.messages_that_are_not_objects": _AS_IT_IS,
         "concurrent.copied_at_entry": _SHALLOW,
     }
+    left_out: ClassVar[Mapping[str, str]] = {
+        "core.refused_first_save": _REFUSES_NOTHING,
+        "core.refusals_are_typed": _REFUSES_NOTHING,
+        "core.retried": _REFUSES_NOTHING,
+        "core.refusals_keep_secrets": _REFUSES_NOTHING,
+    }
 
 
 class _Driver(DriverContract):
     backend: str
 
     @pytest.fixture(autouse=True)
-    def storage(self, request: pytest.FixtureRequest) -> None:
+    def fresh(self, request: pytest.FixtureRequest) -> None:
         self.factory = url_of(self.backend, request)
 
 

@@ -22,8 +22,7 @@ class Container:
     def __init__(
         self, image: str, *, port: int, command: Sequence[str], env: Mapping[str, str]
     ) -> None:
-        address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-        if not address.startswith("unix://") or not _answers(address):
+        if not engine_answers():
             raise NotOfferedError("no engine of this machine answers")
         try:
             from testcontainers.core.config import testcontainers_config  # noqa: PLC0415 - optional
@@ -68,8 +67,11 @@ class Container:
 
 
 @functools.cache
-def _answers(address: str) -> bool:
+def engine_answers() -> bool:
     """Ask the engine's own socket, since its client would take seconds to say no."""
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if not address.startswith("unix://"):
+        return False
     with socket.socket(socket.AF_UNIX) as engine, contextlib.suppress(OSError):
         engine.settimeout(2)
         engine.connect(address.removeprefix("unix://"))

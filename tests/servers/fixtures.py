@@ -7,10 +7,11 @@ backend without a server fails its tests; `--without NAME` skips them by will.
 
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
+from .docker import engine_answers
 from .postgres import PostgresServer, start_postgres
 from .redis import RedisServer, start_redis
 from .s3 import S3Server, start_s3
@@ -18,6 +19,7 @@ from .server import OURS, NoServerError, Server
 from .strict_s3 import StrictS3
 
 OPTIONAL = ("postgres", "pgbouncer", "redis", "redis-cluster", "redis-sentinel", "s3")
+ENGINE = "container_engine"
 KINDS = pytest.StashKey[dict[str, float]]()
 S = TypeVar("S", bound=Server)
 
@@ -36,9 +38,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    """Say which servers were used."""
+    """Say which servers were used, and what was left out."""
     for line, took in config.stash.get(KINDS, {}).items():
         terminalreporter.write_line(f"{line}, up in {took:.2f} s")
+    if not engine_answers():
+        terminalreporter.write_line("no container engine answers: its own test is left out")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is about the container engine where there is none."""
+    needing = [] if engine_answers() else [i for i in items if i.get_closest_marker(ENGINE)]
+    if needing:
+        config.hook.pytest_deselected(items=needing)
+        items[:] = [item for item in items if item not in needing]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Learn which servers a process of pytest-xdist used, when it ends."""
+    kinds = node.config.stash.setdefault(KINDS, {})
+    used = getattr(node, "workeroutput", {}).get("kinds", ())  # none if it crashed
+    kinds |= {f"{node.gateway.id}: {line}": took for line, took in used}
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell it."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["kinds"] = list(session.config.stash.get(KINDS, {}).items())
 
 
 def served(config: pytest.Config, name: str, start: Callable[[], S], *needs: str) -> Iterator[S]:

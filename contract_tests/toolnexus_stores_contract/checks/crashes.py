@@ -22,6 +22,7 @@ _SECONDS = 120
     "works.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def killed_at_any_call(subject: Subject) -> None:
     """A deployment, a container's end or the kernel short of memory: all are a SIGKILL that comes
@@ -36,6 +37,7 @@ async def killed_at_any_call(subject: Subject) -> None:
     "one.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def killed_in_any_write(subject: Subject) -> None:
     """A write is not atomic: the kernel may have taken half of it when the process dies."""
@@ -48,6 +50,7 @@ async def killed_in_any_write(subject: Subject) -> None:
     "it failed.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def error_at_any_call(subject: Subject) -> None:
     """A full disk, a broken one, a quota: a save that hides the error loses the turn unseen."""
@@ -59,6 +62,7 @@ async def error_at_any_call(subject: Subject) -> None:
     "A write that the disk takes only a part of, full or not, tears nothing.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def short_write(subject: Subject) -> None:
     """When the disk fills up, a write takes what fits and returns that number, without an error:
@@ -72,6 +76,7 @@ async def short_write(subject: Subject) -> None:
     "A power loss in a save leaves the old transcript or the new one, and a store that works.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def power_loss(subject: Subject) -> None:
     """What was not synced may be on the disk, or not, or in part, and in another order than it was
@@ -85,6 +90,7 @@ async def power_loss(subject: Subject) -> None:
     "A power loss takes back no acknowledged save.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def power_loss_after_save(subject: Subject) -> None:
     """The answer was paid for and shown to the user. A missing fsync, of the file or of its
@@ -98,6 +104,7 @@ async def power_loss_after_save(subject: Subject) -> None:
     "A save that is cancelled while a thread of it is busy does not overwrite a later one.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def cancelled_in_any_call(subject: Subject) -> None:
     """Cancelling a task does not stop its worker thread. The runtime gives up on a turn, saves the
@@ -112,6 +119,7 @@ async def cancelled_in_any_call(subject: Subject) -> None:
     "transcripts is there then, whole.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="files",
 )
 async def overtaken_in_any_call(subject: Subject) -> None:
     """A process may be stopped for seconds anywhere. Two that stage in one file mix theirs."""

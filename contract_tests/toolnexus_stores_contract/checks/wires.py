@@ -23,6 +23,7 @@ _SECONDS = 120
     "goes on.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="server",
 )
 async def cut_in_save(subject: Subject) -> None:
     """A proxy restarts, a network blinks. Commands that are sent one by one are executed up to the
@@ -36,6 +37,7 @@ async def cut_in_save(subject: Subject) -> None:
     "A get whose connection breaks gives the whole transcript or raises.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="server",
 )
 async def cut_in_get(subject: Subject) -> None:
     """An answer that ends early must not pass for a short transcript, nor for none: the next save
@@ -49,6 +51,7 @@ async def cut_in_get(subject: Subject) -> None:
     "What an abandoned save sent does not overwrite a later save when it arrives at last.",
     timeout=_SECONDS,
     needs=("name",),
+    storage="server",
 )
 async def delivered_late(subject: Subject) -> None:
     """A save times out, its retry succeeds, and then the bytes of the first arrive: without a

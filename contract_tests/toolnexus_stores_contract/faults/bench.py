@@ -15,6 +15,7 @@ from toolnexus_stores_contract.check import NotApplicable, Violation
 from toolnexus_stores_contract.subject import Subject
 
 from .cuts import cut_once
+from .wire import is_served
 
 if TYPE_CHECKING:
     from toolnexus_stores_contract.check import Survives
@@ -34,6 +35,8 @@ async def experiment(subject: Subject, name: str, **request: object) -> None:
     Raises `Violation` with what was seen and the token that replays it, and `NotApplicable` if
     some of it could not be tried: that is no pass.
     """
+    if is_served(subject.name):
+        raise NotApplicable("a server keeps the storage: no call of this process writes it")
     result = await _asked(
         {
             "experiment": name,

@@ -16,7 +16,7 @@ from toolnexus_stores_contract.values import difference, require_one_of, require
 from .wire import DIRECTIONS, Cut, Proxy, rerouted, route_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from toolnexus_stores_contract.subject import Subject
     from toolnexus_stores_contract.values import Message
@@ -29,6 +29,7 @@ _STRIDE: Final = 8
 _IN_EVERY_RUN: Final[tuple[How, ...]] = ("rst", "fin", "half")
 _EXHAUSTIVE: Final[tuple[How, ...]] = (*_IN_EVERY_RUN, "hang")
 _SECONDS: Final = 25.0  # of cuts, in every run
+_TRIAL: Final = 20  # cuts that show how long one takes
 _PATIENCE: Final = 15.0
 _TRIES: Final = 3
 _MESSAGES: Final = 5
@@ -76,28 +77,27 @@ async def _sweep(
     measure: Callable[[], Awaitable[dict[Any, int]]],
     attempt: Callable[[Cut], Awaitable[None]],
 ) -> None:
-    cuts = list(_cuts(await measure(), exhaustive=subject.terms.exhaustive))
-    deadline = time.monotonic() + (_PATIENCE * len(cuts) if subject.terms.exhaustive else _SECONDS)
-    made = fired = 0
-    for cut in cuts:
-        await _accused(what, cut, attempt)
+    """Make every cut that is planned; how many fit into the time, the first ones show."""
+    cuts = _cuts(await measure(), exhaustive=subject.terms.exhaustive)
+    began, made, fired = time.monotonic(), 0, 0
+    while made < len(cuts):
+        await _accused(what, cuts[made], attempt)
         made += 1
         fired += wire.proxy.fired or wire.fired
-        if time.monotonic() > deadline:
-            break
+        if made == _TRIAL and not subject.terms.exhaustive:
+            most = max(_TRIAL, round(_SECONDS / (time.monotonic() - began) * _TRIAL))
+            if len(cuts) > most:
+                subject.count(f"cuts in a {what} left out for want of time", len(cuts) - most)
+                del cuts[most:]
     subject.count(f"cuts in a {what}", fired)
-    for reason, number in (
-        ("did not come about", made - fired),
-        ("no time was left for", len(cuts) - made),
-    ):
-        if number:  # said in the report: what was not made is not passed
-            subject.count(f"cuts in a {what} that {reason}", number)
+    if made > fired:  # said in the report: what did not come about is not passed
+        subject.count(f"cuts in a {what} that did not come about", made - fired)
     if not fired:
         raise NotApplicable("inconclusive: no byte passed the proxy")
 
 
-def _cuts(size: dict[Any, int], *, exhaustive: bool) -> Iterator[Cut]:
-    """In an order that covers the whole length however soon it is broken off."""
+def _cuts(size: dict[Any, int], *, exhaustive: bool) -> list[Cut]:
+    """In an order of which each beginning covers the whole length."""
     found = [
         Cut(direction, at, how)
         for direction in DIRECTIONS
@@ -105,7 +105,7 @@ def _cuts(size: dict[Any, int], *, exhaustive: bool) -> Iterator[Cut]:
         for how in (_EXHAUSTIVE if exhaustive else _IN_EVERY_RUN)
     ]
     random.Random(len(found)).shuffle(found)  # noqa: S311 - the same order each time
-    yield from found
+    return found
 
 
 async def _accused(what: str, cut: Cut, attempt: Callable[[Cut], Awaitable[None]]) -> None:

@@ -38,6 +38,7 @@ __all__ = [
     "How",
     "Proxy",
     "Route",
+    "is_served",
     "rerouted",
     "route_of",
 ]
@@ -102,6 +103,15 @@ def route_of(factory: str) -> Route:
     return Route(factory, url, host, port)
 
 
+def is_served(factory: str) -> bool:
+    """Whether *factory* holds the URL of a server that `route_of` finds the way to."""
+    try:
+        route_of(factory)
+    except NotApplicable:
+        return False
+    return True
+
+
 def rerouted(route: Route, port: int) -> str:
     """The factory of *route*, with its server at *port* of 127.0.0.1."""
     parts = urlsplit(route.url)
@@ -127,6 +137,7 @@ class Proxy:
     def __init__(self, host: str, port: int) -> None:
         self._upstream = (host, port)
         self._connections: set[_Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._cut: Cut | None = None
         self.port = 0
@@ -149,11 +160,13 @@ class Proxy:
     ) -> None:
         if self._server is not None:
             self._server.close()
-        tasks = [each.task for each in self._connections if each.task]
         for each in list(self._connections):
             each.reset()
-        if tasks:
-            await asyncio.wait(tasks, timeout=2)
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=2)
+            for task in late:  # it waits for the server still
+                task.cancel()
+        await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
     def arm(self, cut: Cut | None = None) -> None:
         """Count from here, and make *cut* when its number has passed."""
@@ -191,11 +204,20 @@ class Proxy:
         return self._cut.how if self._cut else "rst"
 
     async def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
+        task = asyncio.ensure_future(self._serve(reader, writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.wait([task])
+
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
             upstream = await asyncio.open_connection(*self._upstream)
         except OSError:
             writer.close()
             return
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         connection = _Connection(self, (reader, writer), upstream)
         self._connections.add(connection)
         try:
@@ -221,7 +243,6 @@ class _Connection:
         self._answered = asyncio.Event()
         self.hangs = False
         self.kept = b""
-        self.task = asyncio.current_task()
         for _, writer in (store, server):
             writer.transport.get_extra_info("socket").setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_NODELAY, 1

@@ -5,7 +5,7 @@ COMPOSE ?= docker compose
 WORKERS ?= 2
 PYTEST = $(RUN) -m pytest --numprocesses $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-.PHONY: demo test test-compose up down check lint types bench matrix clean
+.PHONY: demo test test-compose up down check lint types bench matrix points clean
 
 demo: $(VENV)/installed ## An agent's conversation survives a kill; worth watching
 	$(RUN) examples/demo.py
@@ -44,6 +44,9 @@ bench: $(VENV)/installed ## Ratios against the raw drivers, measured side by sid
 
 matrix: $(VENV)/installed ## Which check catches which broken store
 	$(RUN) -m tests.contract.matrix
+
+points: $(VENV)/installed ## What each promise of README was tested with, anew
+	$(RUN) -m tests.contract.points
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -64,6 +64,9 @@ METHODS: Mapping[Level, tuple[Need, ...]] = {
 """What a store that claims the level has beside ``get`` and ``save``."""
 
 
+_LONGER = 30
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What an author says of all checks at once."""
@@ -71,6 +74,10 @@ class Terms:
     survives: Survives = "power"
     exhaustive: bool = False
     """Checks that can go on for hours do: every byte and every state, not some."""
+
+    def seconds(self, usual: float) -> float:
+        """How long to do what finds more the longer it is done, if *usual* is for every run."""
+        return _LONGER * usual if self.exhaustive else usual
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ class _Contract:
             pytest.skip(str(reason))
 
     def test_expected_failures_and_claims_are_known(self) -> None:
-        """Every expected failure is a check that runs, every claim a level, what is left out a check."""
+        """Expected failures are checks that run, claims levels, and what is left out is a check."""
         __tracebackhide__ = True
         absent = sorted(self.left_out.keys() - {check.id for check in all_of(self._kind)})
         if absent:

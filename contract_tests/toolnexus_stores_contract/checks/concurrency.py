@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WRITERS = 8
 _SAVES = 5
-_SECONDS = 0.5
+_SECONDS = 1.2
 
 
 @check("concurrent", "Tasks that save one id at once leave one of their transcripts, whole.")
@@ -107,12 +107,14 @@ async def history(subject: Subject) -> None:
     """
     store = await subject.open()
     ids = [subject.new_id(), subject.new_id()]
-    in_tasks = [converse(store, f"task {n}", ids, _SECONDS) for n in (1, 2, 3)]
+    seconds = subject.terms.seconds(_SECONDS)
+    in_tasks = [converse(store, f"task {n}", ids, seconds) for n in (1, 2, 3)]
     in_threads = [
-        asyncio.to_thread(_in_a_loop_of_its_own, converse(store, f"thread {n}", ids, _SECONDS))
+        asyncio.to_thread(_in_a_loop_of_its_own, converse(store, f"thread {n}", ids, seconds))
         for n in (1, 2)
     ]
     done: list[Any] = await asyncio.gather(*in_tasks, *in_threads)
+    subject.count("operations checked", sum(map(len, done)))
     require_one_order(each for client in done for each in client)
 
 

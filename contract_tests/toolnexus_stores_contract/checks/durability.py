@@ -12,7 +12,7 @@ from toolnexus_stores_contract.values import Message, require_one_of, require_sa
 if TYPE_CHECKING:
     from toolnexus_stores_contract.subject import Subject
 
-_SECONDS = 0.8
+_SECONDS = 1.6
 _ODD: list[Message] = [
     {"role": "user", "content": "NUL \x00, half \ud83c, \u2028, Zürich"},
     {"zeta": 1, "a": [1, 1.0, True, None, -0.0, 10**22 + 1], "": {"b": {}, "a": []}},
@@ -166,14 +166,16 @@ async def history(subject: Subject) -> None:
     """
     store = await subject.open()
     ids = [subject.new_id(), subject.new_id()]
+    seconds = subject.terms.seconds(_SECONDS)
     async with (
-        subject.process(converse, "process 1", ids, _SECONDS) as one,
-        subject.process(converse, "process 2", ids, _SECONDS) as other,
+        subject.process(converse, "process 1", ids, seconds) as one,
+        subject.process(converse, "process 2", ids, seconds) as other,
     ):
         await asyncio.gather(one.ready(), other.ready())
         one.go()
         other.go()
         done = await asyncio.gather(
-            converse(store, "this process", ids, _SECONDS), one.result(), other.result()
+            converse(store, "this process", ids, seconds), one.result(), other.result()
         )
+    subject.count("operations checked", sum(map(len, done)))
     require_one_order(each for client in done for each in client)

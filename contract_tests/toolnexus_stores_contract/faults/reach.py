@@ -44,7 +44,7 @@ _EVERY_RUN: Final = Reach(
     some_calls=("large",),
     tears={"replace": "sectors", "append": "few", "single": "few", "create": "half"},
     power=("replace", "append", "create"),
-    states=220,
+    states=400,
 )
 _EVERY: Final[Offsets] = "every"
 _ALL: Final = ("replace", "append", "single", "create", "many", "large")

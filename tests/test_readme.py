@@ -44,7 +44,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 BACKENDS = (ROOT / "docs/backends.md").read_text("utf-8")
 DOCUMENTS = {"README.md": README, "CONTRIBUTING.md": CONTRIBUTING}
 GROUP = "toolnexus_stores.drivers"
-SECONDS = 50
+SECONDS = 200
 PAGES = ("docs/custom-stores.md", "docs/contract-matrix.md")
 
 
@@ -577,6 +577,7 @@ def test_the_contract_test_runs_as_it_is_written(tmp_path: Path) -> None:
     assert f"{run} passed, 1 xfailed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.timeout(240)
 async def test_the_contract_command_runs_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,16 +9,18 @@ from toolnexus_stores_contract import all_checks
 
 from tests.test_readme import table_under
 
-from .points import COLUMNS, OUTLIVED, PAGE, ROWS, columns_of
+from .points import COLUMNS, OUTLIVED, PAGE, ROWS, Row, columns_of
 
 CHECKS = {check.id: check for check in all_checks()}
 TABLE = {row[0]: row[2:] for row in table_under(PAGE.read_text("utf-8"), "What it was tested with")}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_a_number_for_each_backend_that_the_check_can_be_made_on(row: object) -> None:
-    check = CHECKS[row.id]  # type: ignore[attr-defined] # a Row
-    numbers = [name for name, cell in zip(COLUMNS, TABLE[check.promise], strict=True) if cell != "–"]
+def test_a_number_for_each_backend_that_the_check_can_be_made_on(row: Row) -> None:
+    check = CHECKS[row.id]
+    numbers = [
+        name for name, cell in zip(COLUMNS, TABLE[check.promise], strict=True) if cell != "-"
+    ]
     assert tuple(numbers) == tuple(columns_of(check))
 
 
@@ -27,4 +29,4 @@ def test_every_check_with_faults_has_a_row() -> None:
     assert told == TABLE.keys()
     assert {id for id in CHECKS if id.startswith("atomic.")} <= {row.id for row in ROWS}
     for cells in TABLE.values():
-        assert all(re.fullmatch(r"–|[1-9][\d,]*", cell) for cell in cells)
+        assert all(re.fullmatch(r"-|[1-9][\d,]*", cell) for cell in cells)

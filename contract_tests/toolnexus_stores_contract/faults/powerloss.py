@@ -60,7 +60,7 @@ def lose_power(  # noqa: PLR0913 - all but two by name
     survives: str = "power",
     model: Model = "posix",
 ) -> Result:
-    """Look at the crash states before the first acknowledgement, or at those from it on.
+    """Look at the crash states up to the first acknowledgement, or at those from it on.
 
     A store that *survives* a power loss has what it acknowledged; one that does not has one whole
     transcript all the same. Raises `Unsupported`.
@@ -144,7 +144,9 @@ class _Experiment:
     def states(self, most: int, acknowledged: bool, survives: str) -> list[_State]:
         """The distinct ones, each with what must be found in it."""
         first, last = self._acknowledgements()[0], self._recording.calls
-        crashes = range(first, last + 1) if acknowledged else range(first)
+        # All calls may be made, and the power be lost before anybody is told.
+        crashes = range(first, last + 1) if acknowledged else range(first + 1)
+        survives = survives if acknowledged else "process"
         found: dict[tuple[bytes, frozenset[str]], _State] = {}
         for recipe in recipes(self._recording, crashes, self._model, most=8 * most):
             self._result.count("crash states replayed")
@@ -172,7 +174,7 @@ class _Experiment:
             text = each.wrong()
             if text:
                 token = f"crashstates:{self.case.scenario.name}:{each.recipe}"
-                self._result.violations.append((token, f"{self._told(each.recipe)}: {text}"))
+                self._result.violations.append((token, f"{self._told(each)}: {text}"))
         self._before.restore()
 
     def _look_at_some(self, states: Sequence[_State]) -> None:
@@ -200,13 +202,14 @@ class _Experiment:
         for path, entry in sorted(state(self._recording, recipe).items()):
             put(path, entry)
 
-    def _told(self, recipe: Recipe) -> str:
+    def _told(self, of: _State) -> str:
         """A crash state in words."""
+        recipe = of.recipe
         ops, trace = self._recording.ops, self._ending.trace
         after = trace[recipe.calls - 1] if recipe.calls else "the opening"
         acknowledged = sum(calls <= recipe.calls for calls in self._acknowledgements())
         parts = [f"power lost after call {recipe.calls} of {len(trace)} ({after})"]
-        if acknowledged:
+        if acknowledged and "old" not in of.allowed:
             parts.append(f"{acknowledged} save{'s' * (acknowledged > 1)} acknowledged")
         if recipe.lost:
             some = "; ".join(str(ops[index]) for index in recipe.lost[:4])

@@ -140,6 +140,17 @@ class LineByLine(ReplacedFile):
 
 
 @caught_by("atomic.power_loss")
+class NeverSynced(ReplacedFile):
+    """Renamed and nothing else: the name may be on the disk before the content."""
+
+    def sync(self, descriptor: int) -> None:
+        pass
+
+    def sync_directory(self) -> None:
+        pass
+
+
+@caught_by("atomic.power_loss")
 class NotSynced(ReplacedFile):
     def sync(self, descriptor: int) -> None:
         pass

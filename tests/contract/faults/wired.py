@@ -157,7 +157,7 @@ class ObjectPerMessage:
 
     def keys(self, id: str) -> list[str]:
         found = self.s3.list_objects_v2(Bucket=self.bucket, Prefix=f"wired/{name_of(id)}/")
-        return [each["Key"] for each in found.get("Contents", ())]
+        return [each.get("Key", "") for each in found.get("Contents", ())]
 
     def read(self, id: str) -> list[Message] | None:
         bodies = [self.s3.get_object(Bucket=self.bucket, Key=key)["Body"] for key in self.keys(id)]

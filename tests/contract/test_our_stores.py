@@ -37,7 +37,10 @@ class _Durable(StoreContract):
 
 
 class _Keeping(StoreContract):
-    """With snapshots switched on, every other promise must be kept all the same."""
+    """With snapshots switched on, every other promise must be kept all the same.
+
+    Where a backend makes no difference, on SQLite and in files alone.
+    """
 
     backend: str
     claims = tuple(level for level in LEVELS if level != "atomic")
@@ -75,7 +78,7 @@ class TestPostgres(_Durable):
 
 class TestPostgresWithSnapshots(_Keeping):
     backend = "postgres"
-    storage = "server"
+    claims = ("core", "snapshots")
 
 
 class TestRedis(_Durable):
@@ -85,7 +88,7 @@ class TestRedis(_Durable):
 
 class TestRedisWithSnapshots(_Keeping):
     backend = "redis"
-    storage = "server"
+    claims = ("core", "snapshots")
 
 
 # An answer that is cut in its head has a body that botocore never reads: the garbage collector
@@ -100,7 +103,7 @@ class TestS3(_Durable):
 
 class TestS3WithSnapshots(_Keeping):
     backend = "s3"
-    storage = "server"
+    claims = ("core", "snapshots")
 
 
 class TestScopedSqlite(StoreContract):
